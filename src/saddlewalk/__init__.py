@@ -1,0 +1,55 @@
+"""saddlewalk: which features a network learns, in which order and when, and the proof beside it.
+
+    import saddlewalk as sw
+
+    task = sw.tasks.sparse_regression(samples=40, dim=10, sparsity=4)
+    stairs = sw.predict(task, sw.units.Diagonal(), scale=1e-6)
+    path = sw.train(task, sw.units.Diagonal(), scale=1e-6)
+    print(sw.compare(stairs, path))
+
+Names are imported when they are first used, so `import saddlewalk` starts neither JAX nor a backend.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from saddlewalk import diagnose as diagnose
+    from saddlewalk import tasks as tasks
+    from saddlewalk import units as units
+    from saddlewalk.agreement import Agreement as Agreement
+    from saddlewalk.agreement import compare as compare
+    from saddlewalk.errors import InputError as InputError
+    from saddlewalk.flow import Trajectory as Trajectory
+    from saddlewalk.flow import train as train
+    from saddlewalk.precision import float64 as float64
+    from saddlewalk.problem import Problem as Problem
+    from saddlewalk.staircase import Staircase as Staircase
+    from saddlewalk.theory import predict as predict
+
+_HOME = {
+    "Agreement": "agreement",
+    "InputError": "errors",
+    "Problem": "problem",
+    "Staircase": "staircase",
+    "Trajectory": "flow",
+    "compare": "agreement",
+    "float64": "precision",
+    "predict": "theory",
+    "train": "flow",
+}
+_PARTS = ("diagnose", "tasks", "units")
+
+__all__ = sorted([*_HOME, *_PARTS])
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"saddlewalk.{name}")
+    if name not in _HOME:
+        raise AttributeError(f"module 'saddlewalk' has no attribute '{name}'")
+    return getattr(importlib.import_module(f"saddlewalk.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,236 @@
+"""`compare`: the one place where a prediction meets a simulation.
+
+The simulated time of a predicted jump is the moment at which the simulated loss passes the middle
+between the plateau before and the plateau after. A plateau's level is the simulated loss at its
+flattest point between the two jumps beside it. Blind to the prediction, jumps are also found in the
+curve alone; their number is reported beside it.
+"""
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from saddlewalk import store, text
+from saddlewalk.diagnose import active_units, loss_curve, observed_stages
+from saddlewalk.errors import InputError
+from saddlewalk.flow import Trajectory
+from saddlewalk.staircase import Stage, Staircase
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+    from saddlewalk.diagnose import LossCurve
+
+_SHOWN = 2000
+"""Points of a loss curve in the machine-readable output."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """A staircase and a trajectory side by side, with numbers for how well they agree."""
+
+    predicted: Staircase
+    observed: Trajectory
+    stages_observed: tuple[Stage, ...]
+    """Found in the simulated curve alone."""
+    jump_times: tuple[float, ...]
+    """Simulated time of each predicted jump; NaN where the simulation did not get there."""
+    loss_levels: tuple[float, ...]
+    """Simulated level after each predicted jump."""
+    order: bool
+    """Whether each predicted unit turned on in the simulation, in the predicted order."""
+
+    @property
+    def time_error(self) -> list[float]:
+        """|t_predicted - t_simulated| / t_simulated of each jump."""
+        pairs = zip(self.predicted.jump_times, self.jump_times, strict=True)
+        return [abs(t - seen) / seen for t, seen in pairs]
+
+    @property
+    def level_error(self) -> list[float]:
+        """|level_predicted - level_simulated| / initial loss after each jump."""
+        pairs = zip(self.predicted.loss_levels[1:], self.loss_levels, strict=True)
+        return [abs(level - seen) / self.predicted.initial_loss for level, seen in pairs]
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form (what `saddlewalk compare --json` prints)."""
+        return {
+            "predicted": self.predicted.to_json(),
+            "observed": trajectory_to_json(self.observed, self.stages_observed),
+            "agreement": {
+                "order": self.order,
+                "stages_predicted": len(self.predicted.stages),
+                "stages_observed": len(self.stages_observed),
+                "time_observed": [_finite(t) for t in self.jump_times],
+                "time_error": [_finite(e) for e in self.time_error],
+                "level_error": [_finite(e) for e in self.level_error],
+            },
+        }
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Predicted and simulated numbers along a dimension `stage`."""
+        import xarray as xr
+
+        return xr.Dataset(
+            {
+                "time_predicted": ("stage", self.predicted.jump_times),
+                "time_observed": ("stage", list(self.jump_times)),
+                "time_error": ("stage", self.time_error),
+                "loss_predicted": ("stage", self.predicted.loss_levels[1:]),
+                "loss_observed": ("stage", list(self.loss_levels)),
+                "level_error": ("stage", self.level_error),
+            },
+            attrs={
+                "kind": "agreement",
+                "order": int(self.order),
+                "predicted": json.dumps(self.predicted.to_json()),
+                "stages_observed": json.dumps([s.to_json() for s in self.stages_observed]),
+            },
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write prediction, simulation and agreement to one netCDF file, in three groups."""
+        import xarray as xr
+
+        tree = xr.DataTree.from_dict(
+            {
+                "/agreement": self.to_xarray(),
+                "/predicted": self.predicted.to_xarray(),
+                "/observed": self.observed.to_xarray(),
+            }
+        )
+        return store.save_dataset(tree, path)
+
+    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+        """Prediction over simulation; a path saves the picture, an axis draws into it."""
+        from saddlewalk import draw
+
+        with draw.canvas(target) as axes:
+            last = max([*self.predicted.jump_times, *_known(self.jump_times)], default=0.0)
+            end = min(float(self.observed.time[-1]), 1.25 * last) if last else None
+            draw.loss_curve(axes, self.observed.time, self.observed.loss)
+            draw.staircase(axes, self.predicted, end=end)
+            axes.set_xlim(0.0, end)
+            axes.set_title(f"{self.predicted.setting}, scale {self.predicted.scale:g}")
+            axes.legend()
+        return axes
+
+    def __str__(self) -> str:
+        columns = ["stage", "time", "simulated", "error", "loss after", "simulated", "error", "unit"]
+        rows = []
+        for k, stage in enumerate(self.predicted.stages):
+            rows.append(
+                [
+                    str(k + 1),
+                    text.number(stage.time),
+                    text.number(self.jump_times[k]),
+                    text.percent(self.time_error[k]),
+                    text.number(stage.loss),
+                    text.number(self.loss_levels[k]),
+                    text.percent(self.level_error[k]),
+                    " ".join(map(str, stage.units)),
+                ]
+            )
+        errors = _known(self.time_error)
+        title = f"{self.predicted.setting}: predicted ({self.predicted.method}) and simulated"
+        lines = [
+            text.table(f"{title}, scale {self.predicted.scale:g}", columns, rows),
+            f"order of units {'as predicted' if self.order else 'NOT as predicted'}; "
+            f"{len(self.predicted.stages)} stages predicted, "
+            f"{len(self.stages_observed)} found in the curve alone",
+        ]
+        if errors:
+            mean, most = float(np.mean(errors)), max(errors)
+            lines.append(f"jump times: mean error {mean:.2%}, largest {most:.2%}")
+        return "\n".join(lines)
+
+
+def compare(stairs: Staircase, path: Trajectory) -> Agreement:
+    """Lay a predicted staircase over a simulated trajectory."""
+    start = float(path.loss[0])
+    if not math.isclose(start, stairs.initial_loss, rel_tol=0.5):
+        raise InputError(
+            f"The prediction starts at loss {stairs.initial_loss:g}, the simulation at {start:g}: "
+            "they belong to different problems, or the scale is far from small."
+        )
+    curve = loss_curve(path)
+    times, points = measure_stages(curve, stairs.loss_levels)
+    return Agreement(
+        predicted=stairs,
+        observed=path,
+        stages_observed=observed_stages(path),
+        jump_times=tuple(times),
+        loss_levels=tuple(float(curve.loss[k]) for k in points),
+        order=_order_is_right(stairs, path, points),
+    )
+
+
+def measure_stages(curve: "LossCurve", levels: list[float]) -> tuple[list[float], list[int]]:
+    """Times of the jumps between these levels, and a point on the plateau after each."""
+    guess = _crossings(curve, levels)
+    points = _plateaus(curve, guess)
+    seen = [float(curve.loss[0]), *(float(curve.loss[k]) for k in points)]
+    return _crossings(curve, seen), points
+
+
+def _crossings(curve: "LossCurve", levels: list[float]) -> list[float]:
+    times, now = [], -math.inf
+    for before, after in zip(levels[:-1], levels[1:], strict=True):
+        when = curve.crossing(0.5 * (before + after), now)
+        times.append(when)
+        now = now if math.isnan(when) else when
+    return times
+
+
+def _plateaus(curve: "LossCurve", times: list[float]) -> list[int]:
+    ends = [*times[1:], float(curve.time[-1])]
+    last = len(curve.time) - 1
+    points = []
+    for a, b in zip(times, ends, strict=True):
+        missing = math.isnan(a) or math.isnan(b)
+        points.append(last if missing else curve.flattest(a, b))
+    return points
+
+
+def _order_is_right(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:
+    """Each predicted unit is off before its stage and on after it, and they turn on in turn."""
+    output = path.data["unit_output"].values
+    on = active_units(output)
+    previous, turned_on = 0, -math.inf
+    for stage, point in zip(stairs.stages, points, strict=True):
+        for unit in stage.units:
+            now = output[point, unit]
+            if not on[point, unit] or output[previous, unit] > 0.5 * now:
+                return False
+            low = np.flatnonzero(output[: point + 1, unit] < 0.5 * now)
+            if path.time[low[-1]] < turned_on:
+                return False
+            turned_on = path.time[low[-1]]
+        previous = point
+    return True
+
+
+def trajectory_to_json(path: Trajectory, stages: tuple[Stage, ...]) -> dict[str, Any]:
+    """The machine-readable form of a run (what `saddlewalk train --json` prints)."""
+    keep = np.unique(np.linspace(0, len(path.time) - 1, _SHOWN).astype(int))
+    info = path.info
+    return {
+        **info,
+        "final_loss": float(path.loss[-1]),
+        "time": path.time[keep].tolist(),
+        "loss": path.loss[keep].tolist(),
+        "stages": [stage.to_json() for stage in stages],
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _known(values: Any) -> list[float]:
+    return [value for value in values if math.isfinite(value)]

@@ -1,0 +1,156 @@
+r"""Plateaus and jumps of a loss curve, found without thresholds in units of time or loss.
+
+The quantity to look at is how fast the loss that can still be lost is being lost,
+
+.. math:: \rho(t) = \frac{-\dot L(t)}{L(t) - L_\infty}.
+
+It is large in a jump, small on a plateau, whatever the height of the step, and constant (not
+falling) in an exponential tail. Jumps are the peaks of log rho that stand out by half a decade.
+:math:`L_\infty` is the last loss less :math:`-t\,\dot L`, what a tail falling like 1/t would still lose.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+from scipy.signal import find_peaks
+
+from saddlewalk.errors import InputError
+
+_PROMINENCE = 0.5
+"""Decades of rho between a jump and the plateaus beside it."""
+_LEAST_DROP = 0.01
+"""A jump takes at least this part of the loss that is still to be lost before it."""
+_RESOLUTION = 1e-6
+"""Steps below this part of the whole descent are not looked for."""
+
+Curve = Float[np.ndarray, " time"]
+
+
+@dataclass(frozen=True)
+class LossCurve:
+    """A loss curve with its slope: cubic between its points."""
+
+    time: Curve
+    loss: Curve
+    rate: Curve
+
+    @classmethod
+    def of(cls, time: Any, loss: Any, rate: Any = None) -> "LossCurve":
+        """From arrays; without a slope it is taken from differences."""
+        t, values = np.asarray(time, dtype=float), np.asarray(loss, dtype=float)
+        if t.ndim != 1 or t.shape != values.shape or len(t) < 3:
+            raise InputError("A loss curve needs at least 3 times and as many losses.")
+        if not (np.diff(t) >= 0).all() or not np.isfinite(values).all():
+            raise InputError("Times must increase and losses must be finite.")
+        keep = np.concatenate([[True], np.diff(t) > 0])
+        t, values = t[keep], values[keep]
+        slope = np.gradient(values, t) if rate is None else np.asarray(rate, dtype=float)[keep]
+        return cls(t, values, slope)
+
+    def crossing(self, level: float, start: float = -math.inf) -> float:
+        """First time after `start` at which the loss falls to `level`; NaN if it never does."""
+        below = np.flatnonzero((self.loss <= level) & (self.time > start))
+        if len(below) == 0:
+            return math.nan
+        k = int(below[0])
+        if k == 0 or self.loss[k - 1] <= level:
+            return float(self.time[k])
+        low, high = 0.0, 1.0
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            low, high = (middle, high) if self._between(k - 1, middle) > level else (low, middle)
+        return float(self.time[k - 1] + high * (self.time[k] - self.time[k - 1]))
+
+    def _between(self, k: int, s: float) -> float:
+        step = self.time[k + 1] - self.time[k]
+        a, b = self.loss[k], self.loss[k + 1]
+        # slopes no steeper than three times the chord: the cubic stays monotone
+        steepest = 3 * (b - a)
+        p, q = (min(0.0, max(step * self.rate[i], steepest)) for i in (k, k + 1))
+        return (
+            a * (1 + 2 * s) * (1 - s) ** 2
+            + b * s**2 * (3 - 2 * s)
+            + p * s * (1 - s) ** 2
+            - q * s**2 * (1 - s)
+        )
+
+    def flattest(self, start: float, end: float) -> int:
+        """Index of the point between two times where the loss changes least."""
+        inside = np.flatnonzero((self.time >= start) & (self.time <= end))
+        if len(inside) == 0:
+            return int(np.argmin(np.abs(self.time - 0.5 * (start + end))))
+        return int(inside[np.argmin(np.abs(self.rate[inside]))])
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A step down between two plateaus of a loss curve."""
+
+    time: float
+    before: float
+    after: float
+    plateau_before: float
+    """A moment on the plateau before the jump."""
+    plateau_after: float
+
+
+def find_jumps(curve: LossCurve) -> list[Jump]:
+    """The jumps of a loss curve, each timed where the loss passes the middle of its step."""
+    rho = np.log10(remaining_rate(curve))
+    # low ends: a curve that starts or ends in a fall has a jump there too
+    padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
+    peaks = find_peaks(padded, prominence=_PROMINENCE)[0] - 1
+    rests = _rests(curve, list(peaks))
+    while len(rests) > 2:
+        levels = curve.loss[rests]
+        remaining = np.maximum(levels[:-1] - _final_loss(curve), _tiny(curve))
+        drops = (levels[:-1] - levels[1:]) / remaining
+        weakest = int(np.argmin(drops))
+        if drops[weakest] >= _LEAST_DROP:
+            break
+        # the weakest step joins the neighbour with the shallower rest between them
+        left, right = weakest, weakest + 1
+        inner = [i for i in (left, right) if 0 < i < len(rests) - 1]
+        rests.pop(max(inner, key=lambda i: rho[rests[i]]))
+    jumps = [_jump(curve, a, b) for a, b in zip(rests[:-1], rests[1:], strict=True)]
+    return [jump for jump in jumps if jump.before - jump.after > _tiny(curve)]
+
+
+def remaining_rate(curve: LossCurve) -> Curve:
+    """rho, floored where it could not matter over the whole length of the curve."""
+    fall = np.maximum(-curve.rate, 0.0)
+    left = np.maximum(curve.loss - _final_loss(curve), 0.0) + _tiny(curve)
+    floor = _LEAST_DROP / (curve.time[-1] - curve.time[0])
+    return fall / left + floor
+
+
+def _rests(curve: LossCurve, peaks: list[int]) -> list[int]:
+    """Where the loss rests: at the start, at the flattest point between peaks, at the end."""
+    between = [
+        a + int(np.argmin(np.abs(curve.rate[a : b + 1])))
+        for a, b in zip(peaks[:-1], peaks[1:], strict=True)
+    ]
+    return [0, *between, len(curve.time) - 1]
+
+
+def _jump(curve: LossCurve, a: int, b: int) -> Jump:
+    before, after = float(curve.loss[a]), float(curve.loss[b])
+    return Jump(
+        time=curve.crossing(0.5 * (before + after), float(curve.time[a])),
+        before=before,
+        after=after,
+        plateau_before=float(curve.time[a]),
+        plateau_after=float(curve.time[b]),
+    )
+
+
+def _final_loss(curve: LossCurve) -> float:
+    still = max(0.0, -curve.rate[-1] * curve.time[-1])
+    return float(max(curve.loss[-1] - still, min(0.0, curve.loss[-1])))
+
+
+def _tiny(curve: LossCurve) -> float:
+    return max(_RESOLUTION * float(curve.loss[0] - _final_loss(curve)), 1e-300)

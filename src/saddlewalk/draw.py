@@ -1,0 +1,91 @@
+"""Pictures: matplotlib functions of plain results. Nothing that computes imports this at start."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import matplotlib
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+OBSERVED = "#1b6ca8"
+PREDICTED = "#c8102e"
+
+STYLE = {
+    "figure.constrained_layout.use": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "legend.frameon": False,
+    "font.size": 10,
+    "svg.hashsalt": "saddlewalk",
+    "savefig.dpi": 160,
+}
+
+
+@contextmanager
+def styled() -> Iterator[None]:
+    """The package's look, for the time of one figure; the caller's settings stay as they are."""
+    with matplotlib.rc_context(STYLE):
+        yield
+
+
+def new_figure(rows: int = 1, columns: int = 1, width: float = 7.0, height: float = 4.2) -> Any:
+    """A figure and its axes, made without a global backend or state."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height))
+    FigureCanvasAgg(figure)
+    return figure, figure.subplots(rows, columns)
+
+
+@contextmanager
+def canvas(target: "str | Path | Axes | None" = None) -> Iterator["Axes"]:
+    """An axis to draw on: the caller's own, or a new one that is saved to a path at the end."""
+    if target is not None and not isinstance(target, str | Path):
+        yield target
+        return
+    with styled():
+        figure, axes = new_figure()
+        yield axes
+        if target is not None:
+            figure.savefig(target, metadata={"Date": None} if str(target).endswith("svg") else None)
+
+
+def staircase(axes: "Axes", stairs: Any, end: float | None = None, **line: Any) -> None:
+    """The predicted loss as a step function, with the units that turn on at each jump."""
+    times = [0.0, *stairs.jump_times]
+    levels = stairs.loss_levels
+    last = end if end is not None else 1.25 * times[-1] if len(times) > 1 else 1.0
+    options = {"color": PREDICTED, "linewidth": 1.6, "linestyle": "--", "zorder": 3}
+    label = f"predicted ({stairs.method})"
+    axes.step([*times, last], [*levels, levels[-1]], where="post", **{"label": label, **options, **line})
+    for stage, before in zip(stairs.stages, levels, strict=False):
+        if stage.time <= last:
+            axes.annotate(
+                "+".join(map(str, stage.units)),
+                (stage.time, before),
+                xytext=(2, 3),
+                textcoords="offset points",
+                color=PREDICTED,
+                fontsize=8,
+            )
+    loss_axes(axes, levels)
+
+
+def loss_curve(axes: "Axes", time: Any, loss: Any, **line: Any) -> None:
+    """A simulated loss curve."""
+    options = {"color": OBSERVED, "linewidth": 2.0, "label": "gradient flow", **line}
+    axes.plot(time, loss, **options)
+    loss_axes(axes, loss)
+
+
+def loss_axes(axes: "Axes", loss: Any) -> None:
+    """Labels, and a loss axis that starts at zero."""
+    axes.set_xlabel("time (learning rate 1)")
+    axes.set_ylabel("loss")
+    axes.set_ylim(bottom=0.0, top=max(axes.get_ylim()[1], 1.08 * float(max(loss))))

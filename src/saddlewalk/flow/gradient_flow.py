@@ -1,0 +1,140 @@
+r"""Gradient flow :math:`\dot\Theta = -\nabla L(\Theta)`, right at every scale from 1 to 1e-100.
+
+What decides right from wrong is how the error is measured: relative to each unit's own norm, in the
+raw parameters (Runge-Kutta steps commute with linear maps, so the exponentially small component
+along the next feature keeps its relative accuracy; polar coordinates would lose it). Units whose
+parameters move in proportion to themselves are integrated in their logarithms.
+
+Plateaus: for degree 2 they last log(1/alpha) and explicit steps are fine. For degree 3 and above
+they last :math:`\alpha^{2-\kappa}` while active units relax in time 1, and steps are implicit.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from saddlewalk.ode import AbstractFlow
+from saddlewalk.problem import Parameters, Problem, norms
+
+_ROUNDING = 100 * 2.2e-16
+
+
+class Snapshot(NamedTuple):
+    """What is known of the network at one time."""
+
+    loss: Float[Array, ""]
+    loss_rate: Float[Array, ""]
+    """dL/dt, which is minus the squared norm of the gradient."""
+    drive: Float[Array, ""]
+    """Largest velocity of a unit over its norm to the power kappa - 1: utility left, scale-free."""
+    unit_norm: Float[Array, " width"]
+    unit_output: Float[Array, " width"]
+    """Size of each unit in function space (root mean square over samples)."""
+    parameters: Parameters
+
+
+def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
+    """Loss, gradient and unit sizes at one point of parameter space."""
+    loss, gradient = jax.value_and_grad(problem.loss)(theta)
+    features = problem.features(theta).reshape(problem.width, -1)
+    norm = norms(theta)
+    speed = norms(gradient)
+    drive = jnp.where(norm > 0, speed / jnp.where(norm > 0, norm, 1.0) ** (problem.degree - 1), 0.0)
+    return Snapshot(
+        loss=loss,
+        loss_rate=-jnp.sum(speed**2),
+        drive=jnp.max(drive),
+        unit_norm=norm[:, 0],
+        unit_output=norms(features)[:, 0] / jnp.sqrt(features.shape[1]),
+        parameters=theta,
+    )
+
+
+class RawFlow(AbstractFlow):
+    """Gradient flow in the parameters themselves, errors relative to each unit's norm."""
+
+    problem: Problem
+    above: Bool[Array, " width"]
+    """Which units have a norm above 1: the next crossing is an event."""
+    drive: Float[Array, ""]
+    """Velocity over norm^(kappa-1) at the start: the natural size of a velocity."""
+
+    def velocity(self, y: Parameters) -> Parameters:
+        """Minus the gradient."""
+        return self.problem.velocity(y)
+
+    def yardstick(self, y: Parameters) -> Parameters:
+        """The norm of the unit."""
+        return jnp.broadcast_to(norms(y), y.shape)
+
+    def ruler(self, y: Parameters) -> Parameters:
+        """The Jacobian is minus the Hessian: symmetric as it is."""
+        return jnp.ones_like(y)
+
+    def noise(self, y: Parameters) -> Parameters:
+        """Rounding of a velocity of natural size."""
+        size = _ROUNDING * self.drive * norms(y) ** (self.problem.degree - 1)
+        return jnp.broadcast_to(size, y.shape)
+
+    def observe(self, y: Parameters) -> Snapshot:
+        """A snapshot."""
+        return take_snapshot(self.problem, y)
+
+    def margin(self, y: Parameters) -> Float[Array, ""]:
+        """Distance in log-norm to the next crossing of norm 1."""
+        return _margin(norms(y)[:, 0], self.above)
+
+
+class LogFlow(AbstractFlow):
+    """The same flow in `log |theta|`, for parameters that keep their sign; errors are absolute."""
+
+    problem: Problem
+    above: Bool[Array, " width"]
+    drive: Float[Array, ""]
+    sign: Parameters
+
+    def parameters(self, y: Parameters) -> Parameters:
+        """Back to the parameters."""
+        return self.sign * jnp.exp(y)
+
+    def velocity(self, y: Parameters) -> Parameters:
+        """Relative growth rate of each parameter."""
+        # times exp(-y), not over theta: the derivative of a quotient squares 1e-160
+        return self.problem.velocity(self.parameters(y)) * (self.sign * jnp.exp(-y))
+
+    def yardstick(self, y: Parameters) -> Parameters:
+        """An absolute error in the logarithm is a relative one in the parameter."""
+        return jnp.ones_like(y)
+
+    def ruler(self, y: Parameters) -> Parameters:
+        """In logarithms the metric is theta squared."""
+        return jnp.exp(y)
+
+    def noise(self, y: Parameters) -> Parameters:
+        """Rounding of a growth rate of natural size."""
+        return jnp.full_like(y, _ROUNDING * self.drive)
+
+    def observe(self, y: Parameters) -> Snapshot:
+        """A snapshot."""
+        return take_snapshot(self.problem, self.parameters(y))
+
+    def margin(self, y: Parameters) -> Float[Array, ""]:
+        """Distance in log-norm to the next crossing of norm 1."""
+        return _margin(norms(self.parameters(y))[:, 0], self.above)
+
+
+def _margin(norm: Float[Array, " width"], above: Bool[Array, " width"]) -> Float[Array, ""]:
+    log_norm = jnp.log(jnp.where(norm > 0, norm, 1e-300))
+    return jnp.min(jnp.where(above, log_norm, -log_norm))
+
+
+def make_flow(problem: Problem, theta: Parameters) -> tuple[Any, Parameters]:
+    """The flow of a problem in the coordinates that suit its units, and its start."""
+    start = eqx.filter_jit(take_snapshot)(problem, theta)
+    above = start.unit_norm > 1.0
+    if problem.units.multiplicative:
+        return LogFlow(problem, above, start.drive, jnp.sign(theta)), jnp.log(jnp.abs(theta))
+    return RawFlow(problem, above, start.drive), theta

@@ -1,0 +1,80 @@
+"""Collects a run piece by piece: every step's loss, and as many parameter snapshots as fit."""
+
+from typing import Any
+
+import numpy as np
+
+from saddlewalk.flow.gradient_flow import Snapshot
+from saddlewalk.flow.trajectory import Trajectory
+
+_STEP_FIELDS = ("loss", "loss_rate", "drive", "unit_norm", "unit_output")
+
+
+class Recorder:
+    """Grows with the run. Parameters are thinned to at most `most_saved` moments, evenly by step."""
+
+    def __init__(self, most_saved: int) -> None:
+        self._most = max(2, most_saved)
+        self._stride = 1
+        self._seen = 0
+        self._time: list[np.ndarray] = []
+        self._steps: list[Snapshot] = []
+        self._saved: list[tuple[float, np.ndarray]] = []
+        self._requested: list[tuple[float, np.ndarray]] = []
+        self._crossings: list[tuple[float, int, bool]] = []
+        self._last: tuple[float, np.ndarray] | None = None
+
+    def add(self, time: np.ndarray, snapshots: Snapshot) -> None:
+        """Append consecutive moments of the run."""
+        if len(time) == 0:
+            return
+        parameters = np.asarray(snapshots.parameters)
+        for k in range(len(time)):
+            if (self._seen + k) % self._stride == 0:
+                self._saved.append((float(time[k]), parameters[k]))
+        self._seen += len(time)
+        self._last = (float(time[-1]), parameters[-1])
+        self._time.append(np.asarray(time))
+        self._steps.append(snapshots._replace(parameters=None))
+        while len(self._saved) > self._most:
+            self._saved = self._saved[::2]
+            self._stride *= 2
+
+    def add_requested(self, time: np.ndarray, parameters: np.ndarray) -> None:
+        """Append moments that the user asked for; they are never thinned out."""
+        self._requested += list(zip(time.tolist(), np.asarray(parameters), strict=True))
+
+    def add_crossing(self, time: float, unit: int, upward: bool) -> None:
+        """A unit's norm passed 1."""
+        self._crossings.append((time, unit, upward))
+
+    def finish(self, observables: dict[str, Any], info: dict[str, Any]) -> Trajectory:
+        """The trajectory so far."""
+        assert self._last is not None
+        moments = dict(self._requested or self._saved)
+        moments[self._last[0]] = self._last[1]
+        saved_time = np.array(sorted(moments))
+        parameters = np.stack([moments[moment] for moment in saved_time])
+        steps = {
+            name: np.concatenate([np.asarray(getattr(piece, name)) for piece in self._steps])
+            for name in _STEP_FIELDS
+        }
+        crossings = sorted(self._crossings)
+        return Trajectory.from_arrays(
+            {"time": np.concatenate(self._time), **steps},
+            {
+                "time": saved_time,
+                "parameters": parameters,
+                **{name: _evaluate(f, parameters) for name, f in observables.items()},
+            },
+            {
+                "time": np.array([c[0] for c in crossings]),
+                "unit": np.array([c[1] for c in crossings], dtype=int),
+                "upward": np.array([c[2] for c in crossings], dtype=bool),
+            },
+            info,
+        )
+
+
+def _evaluate(observable: Any, parameters: np.ndarray) -> np.ndarray:
+    return np.stack([np.asarray(observable(theta)) for theta in parameters])

@@ -1,0 +1,7 @@
+"""The only door to the ODE solvers."""
+
+from saddlewalk.ode.integrate import EVALUATIONS as EVALUATIONS
+from saddlewalk.ode.integrate import Piece as Piece
+from saddlewalk.ode.integrate import integrate as integrate
+from saddlewalk.ode.rosenbrock import Rosenbrock as Rosenbrock
+from saddlewalk.ode.system import AbstractFlow as AbstractFlow

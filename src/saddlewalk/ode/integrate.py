@@ -1,0 +1,166 @@
+"""The only door to the ODE solvers: integrate a flow in short compiled pieces.
+
+Between two pieces the caller gets what was saved, so a run can show progress, be interrupted without
+losing anything, and be thinned; one program is compiled for one shape. Each piece starts its clock
+at zero: at time 1e50 float64 cannot tell apart two moments of an event that lasts one second.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import diffrax
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optimistix
+
+from saddlewalk.errors import InputError
+from saddlewalk.ode.control import controller
+from saddlewalk.ode.rosenbrock import Rosenbrock
+from saddlewalk.ode.system import AbstractFlow, State
+
+_FOREVER = 1e300
+_FIRST_STEP = 0.01
+_PIECE_FLOPS = 5e8
+_PIECE_NUMBERS = 5e6
+_PIECE_STEPS = (256, 64, 16)
+"""Steps a piece: the most that keeps it well below a second and its results small, so that Ctrl-C
+is answered. Chosen by counting, not by timing: a run repeats bit for bit."""
+
+EVALUATIONS = {"explicit": 6, "implicit": 7}
+"""Right-hand sides a step, the implicit method's Jacobian not counted."""
+
+
+class Piece(NamedTuple):
+    """What one piece of an integration brought."""
+
+    time: np.ndarray
+    saved: Any
+    requested_time: np.ndarray
+    requested: Any
+    end: State
+    steps: int
+    evaluations: int
+    event: bool
+    stalled: bool
+
+
+@eqx.filter_jit
+def _advance(
+    flow: AbstractFlow, kind: str, rtol: Any, y0: State, dt0: Any, horizon: Any, times: Any, steps: int
+) -> Any:
+    solver = diffrax.Tsit5() if kind == "explicit" else Rosenbrock(flow)
+    save = lambda t, y, args: flow.observe(y)  # noqa: E731
+    subs = [
+        diffrax.SubSaveAt(t0=True, steps=True, fn=save),
+        diffrax.SubSaveAt(ts=times, fn=save) if times.size else None,
+        diffrax.SubSaveAt(t1=True),
+    ]
+    solution = diffrax.diffeqsolve(
+        diffrax.ODETerm(lambda t, y, args: flow.velocity(y)),
+        solver,
+        0.0,
+        horizon,
+        dt0,
+        y0,
+        saveat=diffrax.SaveAt(subs=[sub for sub in subs if sub is not None]),
+        stepsize_controller=controller(flow, rtol),
+        event=diffrax.Event(
+            lambda t, y, args, **_: flow.margin(y),
+            optimistix.Bisection(rtol=1e-10, atol=1e-12),
+            direction=False,
+        ),
+        max_steps=steps,
+        throw=False,
+    )
+    codes = diffrax.RESULTS
+    usual = (solution.result == codes.successful) | (solution.result == codes.event_occurred)
+    coarse = solution.result == codes.dt_min_reached
+    fine = usual | coarse | (solution.result == codes.max_steps_reached)
+    flags = jnp.asarray(solution.event_mask), coarse, fine
+    return solution.ts, solution.ys, solution.stats, flags
+
+
+def integrate(
+    flow: AbstractFlow,
+    start: State,
+    *,
+    kind: str,
+    rtol: float,
+    times: np.ndarray,
+    max_time: float = math.inf,
+    max_steps: int = 1_000_000,
+) -> Iterator[Piece]:
+    """Yield pieces of the solution until `max_time` or `max_steps`. Stop early by leaving the loop.
+
+    The caller may send back a changed flow (of the same shapes) between two pieces, for instance
+    with the next event to look for.
+    """
+    if kind not in EVALUATIONS:
+        raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(EVALUATIONS)}.")
+    y, origin, taken, last_step = start, 0.0, 0, None
+    length = _piece_length(flow, start, kind)
+    per_step = EVALUATIONS[kind] + (start.size if kind == "implicit" else 0)
+    while origin < max_time and taken < max_steps:
+        dt0 = _first_step(flow, y) if last_step is None else last_step
+        horizon = min(max_time - origin, _FOREVER)
+        wanted = np.clip(times - origin, 0.0, horizon)
+        numbers = (jnp.asarray(value, dtype=jnp.float64) for value in (rtol, dt0, horizon))
+        rtol_, dt0_, horizon_ = numbers
+        out = _advance(flow, kind, rtol_, y, dt0_, horizon_, jnp.asarray(wanted), length)
+        out = jax.device_get(out)
+        piece = _to_piece(out, times, origin, per_step)
+        taken += piece.steps
+        steps = np.diff(piece.time)
+        coarse_clock = bool(out[3][1])
+        last_step = None if coarse_clock or len(steps) == 0 else float(steps[-2:].max())
+        y, origin = jnp.asarray(piece.end), float(piece.time[-1])
+        changed = yield piece
+        if piece.stalled:
+            return
+        flow = flow if changed is None else changed
+
+
+def _to_piece(out: Any, times: np.ndarray, origin: float, per_step: int) -> Piece:
+    ts, ys, stats, (event, _, fine) = out
+    kept = int(stats["num_accepted_steps"]) + 1
+    time = origin + ts[0][:kept]
+    saved = jax.tree.map(lambda a: a[:kept], ys[0])
+    now = np.zeros(len(times), dtype=bool)
+    if len(times):
+        now = (times > origin) & (times <= time[-1]) | ((times == 0.0) & (origin == 0.0))
+    return Piece(
+        time=time,
+        saved=saved,
+        requested_time=times[now],
+        requested=jax.tree.map(lambda a: a[now], ys[1]) if now.any() else None,
+        end=ys[-1][0],
+        steps=int(stats["num_steps"]),
+        evaluations=per_step * int(stats["num_steps"]),
+        event=bool(event),
+        stalled=not bool(fine) or kept == 1,
+    )
+
+
+@eqx.filter_jit
+def _fastest_rate(flow: AbstractFlow, y: State) -> Any:
+    return jnp.max(jnp.abs(flow.velocity(y)) / flow.yardstick(y))
+
+
+def _first_step(flow: AbstractFlow, y: State) -> float:
+    rate = float(_fastest_rate(flow, y))
+    return _FIRST_STEP / rate if rate > 0 else 1.0
+
+
+def _piece_length(flow: AbstractFlow, y: State, kind: str) -> int:
+    flops = 1.0 + eqx.filter_jit(_velocity).lower(flow, y).lowered.cost_analysis()["flops"]
+    calls = EVALUATIONS[kind] + (y.size if kind == "implicit" else 0)
+    saved = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter_eval_shape(flow.observe, y)))
+    most = min(_PIECE_FLOPS / (flops * calls), _PIECE_NUMBERS / saved)
+    return next((n for n in _PIECE_STEPS if n <= most), _PIECE_STEPS[-1])
+
+
+def _velocity(flow: AbstractFlow, y: State) -> State:
+    return flow.velocity(y)

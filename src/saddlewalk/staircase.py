@@ -1,0 +1,214 @@
+"""The staircase: what gradient flow from a small start looks like, predicted or observed.
+
+A stage is one jump: when it happens, the loss level after it, the units that become active and the
+feature they carry. Time is gradient-flow time at learning rate 1; `time_accelerated` is
+`time / eta`, with `eta = -log(norm)` for degree 2 and `norm**(2 - degree)` above, where `norm` is
+the size of a unit at the start (Eq 3, 20).
+"""
+
+import json
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from saddlewalk import store, text
+from saddlewalk.errors import InputError
+
+if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+
+def acceleration(norm: float, degree: int) -> float:
+    """`eta_alpha`: how much slower everything is when units start at this norm (Eq 20)."""
+    return -math.log(norm) if degree == 2 else norm ** (2 - degree)
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One jump of the loss."""
+
+    time: float
+    loss: float
+    units: tuple[int, ...]
+    feature: dict[str, Any]
+    time_accelerated: float = math.nan
+    dormant: tuple[int, ...] = ()
+    """Units that left the active set in this jump (appendix B.3)."""
+
+    def to_json(self) -> dict[str, Any]:
+        """The stage with the field names of the machine-readable output."""
+        return {
+            "time": self.time,
+            "time_accelerated": self.time_accelerated,
+            "loss": self.loss,
+            "units": list(self.units),
+            "dormant": list(self.dormant),
+            "feature": self.feature,
+        }
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """One hypothesis behind a prediction, measured on the data at hand."""
+
+    name: str
+    holds: bool
+    value: float
+    needed: str
+
+    def to_json(self) -> dict[str, Any]:
+        """The hypothesis with the field names of the machine-readable output."""
+        return {
+            "name": self.name,
+            "holds": bool(self.holds),
+            "value": self.value if math.isfinite(self.value) else None,
+            "needed": self.needed,
+        }
+
+
+@dataclass(frozen=True)
+class Staircase:
+    """A predicted sequence of stages, with the assumptions it rests on."""
+
+    setting: str
+    method: str
+    scale: float
+    seed: int
+    degree: int
+    eta: float
+    """`eta_alpha`: time divided by it is accelerated time."""
+    initial_loss: float
+    stages: tuple[Stage, ...]
+    stopped: str
+    assumptions: tuple[Assumption, ...] = ()
+    references: tuple[str, ...] = field(default=())
+    """The theorems behind the numbers, as `key: statement`."""
+
+    @property
+    def jump_times(self) -> list[float]:
+        """When each jump happens."""
+        return [stage.time for stage in self.stages]
+
+    @property
+    def loss_levels(self) -> list[float]:
+        """The loss before the first jump and after each one."""
+        return [self.initial_loss, *(stage.loss for stage in self.stages)]
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form (what `saddlewalk predict --json` prints)."""
+        return {
+            "setting": self.setting,
+            "method": self.method,
+            "scale": self.scale,
+            "seed": self.seed,
+            "kappa": self.degree,
+            "eta": self.eta,
+            "initial_loss": self.initial_loss,
+            "stages": [stage.to_json() for stage in self.stages],
+            "assumptions": [assumption.to_json() for assumption in self.assumptions],
+            "stopped": self.stopped,
+            "references": list(self.references),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Staircase":
+        """Rebuild a staircase from its machine-readable form."""
+        stages = tuple(
+            Stage(**{**stage, "units": tuple(stage["units"]), "dormant": tuple(stage["dormant"])})
+            for stage in record["stages"]
+        )
+        audit = tuple(
+            Assumption(**{**item, "value": math.nan if item["value"] is None else item["value"]})
+            for item in record["assumptions"]
+        )
+        return cls(
+            setting=record["setting"],
+            method=record["method"],
+            scale=record["scale"],
+            seed=record["seed"],
+            degree=record["kappa"],
+            eta=record["eta"],
+            initial_loss=record["initial_loss"],
+            stages=stages,
+            stopped=record["stopped"],
+            assumptions=audit,
+            references=tuple(record["references"]),
+        )
+
+    def to_xarray(self) -> "xr.Dataset":
+        """Stages along a dimension `stage`; the whole record in the attributes."""
+        import xarray as xr
+
+        return xr.Dataset(
+            {
+                "time": ("stage", self.jump_times),
+                "time_accelerated": ("stage", [s.time_accelerated for s in self.stages]),
+                "loss": ("stage", [s.loss for s in self.stages]),
+            },
+            attrs={"kind": "staircase", "record": json.dumps(self.to_json())},
+        )
+
+    def save(self, path: str | Path) -> Path:
+        """Write everything to one netCDF file."""
+        return store.save_dataset(self.to_xarray(), path)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Staircase":
+        """Read a staircase back."""
+        return cls.from_json(json.loads(store.load_dataset(path, "staircase").attrs["record"]))
+
+    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+        """Draw the staircase; a path saves the picture, an axis draws into it."""
+        from saddlewalk import draw
+
+        with draw.canvas(target) as axes:
+            draw.staircase(axes, self)
+        return axes
+
+    def citation(self) -> str:
+        """The theorems and papers that the numbers rest on."""
+        return "\n".join(self.references)
+
+    def __str__(self) -> str:
+        title = f"{self.setting}: predicted by {self.method}, scale {self.scale:g}"
+        columns = ["stage", "time", "time/eta", "loss after", "unit on", "unit off", "feature"]
+        rows = [["start", "0", "0", text.number(self.initial_loss), "", "", ""]]
+        for k, s in enumerate(self.stages, 1):
+            rows.append(
+                [
+                    str(k),
+                    text.number(s.time),
+                    text.number(s.time_accelerated),
+                    text.number(s.loss),
+                    " ".join(map(str, s.units)),
+                    " ".join(map(str, s.dormant)),
+                    describe(s.feature),
+                ]
+            )
+        lines = [text.table(title, columns, rows), f"stopped: {self.stopped}"]
+        lines += [
+            f"assumption {'holds' if a.holds else 'FAILS'}: {a.name} = {text.number(a.value)}"
+            f" (needed: {a.needed})"
+            for a in self.assumptions
+        ]
+        return "\n".join(lines)
+
+
+def describe(feature: dict[str, Any]) -> str:
+    """A feature in a few words: `coordinate 3 (+)`."""
+    rest = [text.number(v) if isinstance(v, float) else str(v) for k, v in feature.items() if k != "kind"]
+    return " ".join([str(feature.get("kind", "")), *rest]).strip()
+
+
+def check_scale(scale: float) -> float:
+    """A scale that the theory and float64 can hold."""
+    if not math.isfinite(scale) or scale <= 0:
+        raise InputError(f"The scale (alpha) must be a positive number; got {scale}.")
+    if scale < 1e-140:
+        raise InputError(
+            f"The scale {scale:g} is below 1e-140: products of two weights underflow in float64. "
+            "Use method='limit' for the limit of vanishing scale."
+        )
+    return float(scale)

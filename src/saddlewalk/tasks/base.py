@@ -1,0 +1,42 @@
+r"""What is learned: a space of functions, and what each function costs.
+
+A unit enters a task as a vector in function space (its outputs on the data, or a matrix where
+expectations are known in closed form). The loss is a function of the sum of these vectors, and the
+residual is minus its gradient there: the dual vector against which utility is measured (Eq 1).
+"""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+Answer = Callable[[Array], Array]
+"""One unit as a function of one input."""
+
+Penalty = Callable[[Array, Array], Array]
+"""Loss of one output against one target: `(outputs,), (outputs,) -> ()`."""
+
+
+class AbstractTask(eqx.Module):
+    """A problem to learn. `name` is what tables call it."""
+
+    name: eqx.AbstractVar[str]
+
+    @property
+    @abc.abstractmethod
+    def inputs(self) -> int:
+        """Number of input coordinates."""
+
+    @property
+    @abc.abstractmethod
+    def outputs(self) -> int:
+        """Number of output coordinates."""
+
+    @abc.abstractmethod
+    def represent(self, answer: Answer) -> Float[Array, "..."]:
+        """A function as a vector of this task's function space (linear in the function)."""
+
+    @abc.abstractmethod
+    def cost(self, function: Float[Array, "..."], penalty: Penalty) -> Float[Array, ""]:
+        """The expected loss of a vector of function space."""

@@ -1,0 +1,70 @@
+"""A user's own data from a file: `.npz` with named arrays, or `.csv` with the target last."""
+
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+from saddlewalk.errors import InputError
+from saddlewalk.tasks.samples import Samples, from_arrays, from_moments
+
+
+def load_task(path: str | Path) -> Samples:
+    """Read a task: X and y (or Y), with optional weights; or Sigma_xx and Sigma_yx."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"There is no file {file}.")
+    readers = {".npz": _from_npz, ".csv": _from_csv}
+    if file.suffix not in readers:
+        raise InputError(f"{file} must end in .npz or .csv; it ends in '{file.suffix}'.")
+    return readers[file.suffix](file)
+
+
+def _from_npz(file: Path) -> Samples:
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            arrays = {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        raise InputError(f"{file} cannot be read as .npz: {error}. Is it truncated?") from error
+    if "Sigma_xx" in arrays and "Sigma_yx" in arrays:
+        return from_moments(
+            arrays["Sigma_xx"], arrays["Sigma_yx"], arrays.get("Sigma_yy"), name=file.stem
+        )
+    target = arrays.get("y", arrays.get("Y"))
+    if "X" not in arrays or target is None:
+        names = ", ".join(arrays) or "nothing"
+        raise InputError(f"{file} must hold arrays X and y (or Sigma_xx and Sigma_yx); it holds {names}.")
+    return from_arrays(arrays["X"], target, arrays.get("weights"), name=file.stem)
+
+
+def _from_csv(file: Path) -> Samples:
+    try:
+        lines = [line for line in file.read_text().splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{file} cannot be read as text: {error}.") from error
+    if lines and not _is_numeric(lines[0]):
+        lines = lines[1:]
+    if not lines:
+        raise InputError(f"{file} has no rows of numbers.")
+    widths = {len(line.split(",")) for line in lines}
+    if len(widths) > 1:
+        raise InputError(f"The rows of {file} have different lengths ({sorted(widths)}).")
+    try:
+        table = np.array([[_cell(cell) for cell in line.split(",")] for line in lines])
+    except ValueError as error:
+        raise InputError(f"{file} must hold numbers separated by commas: {error}.") from error
+    if table.shape[1] < 2:
+        raise InputError(f"{file} has one column; it needs inputs and, last, the target.")
+    return from_arrays(table[:, :-1], table[:, -1], name=file.stem)
+
+
+def _cell(text: str) -> float:
+    return float(text) if text.strip() else np.nan  # an empty cell is a missing value
+
+
+def _is_numeric(line: str) -> bool:
+    try:
+        [_cell(cell) for cell in line.split(",")]
+    except ValueError:
+        return False
+    return True

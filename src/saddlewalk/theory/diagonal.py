@@ -1,0 +1,268 @@
+r"""Diagonal linear networks: :math:`S_i = \frac{1}{2\eta}\log\cosh(\cdot)` and sparse regression (section 3, C).
+
+Utility maximisation. With the gradient :math:`g = \nabla_\beta L` frozen, the utility of coordinate
+i is :math:`-u_i v_i g_i`, and its accumulated utility has the closed form of Eq 31,
+
+.. math::
+
+    S_i(\tau + t) = \frac{1}{2\eta} \log\cosh\!\big( 2\eta\,(2 U_i^* t) + \zeta_i
+        \cosh^{-1} e^{2\eta S_i(\tau)} \big), \qquad U_i^* = \tfrac12 |g_i|,
+
+where :math:`\zeta_i = \operatorname{sgn}(-g_i)\rho_i` says whether the unit grows or must first shrink
+through zero (Eq 32). The next unit is the first to reach :math:`S_i = 1` (Eq 37).
+:math:`\eta = -\log(\sqrt2\alpha)` is minus the log-norm at the start :math:`(u, v) = (\sqrt2\alpha, 0)`.
+
+Cost minimisation. A coefficient can change sign only by passing through dormancy, so the active
+ones go to the minimum of the loss under sign constraints (Eq 5): non-negative least squares.
+
+In the limit :math:`\alpha \to 0`, :math:`\log\cosh x \to |x|`, and this becomes the algorithm of Pesme
+and Flammarion (Algorithm 2), :math:`s_i \leftarrow s_i - \tau g_i` until some :math:`|s_i| = 1`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.optimize import nnls
+
+from saddlewalk.errors import InputError
+from saddlewalk.problem import Problem
+from saddlewalk.staircase import Assumption, Stage, Staircase, check_scale
+from saddlewalk.tasks import Samples
+from saddlewalk.units import Diagonal
+
+_REST = 1e-10
+"""A gradient this small, relative to the largest possible one, is zero."""
+_TIE = 1e-12
+"""Jump times closer than this, relatively, are one jump."""
+
+Vector = Float[np.ndarray, " d"]
+
+REFERENCES = (
+    "kunin2025agf: Alternating Gradient Flows, section 3, Theorem C.4, Corollary C.5, Eq 38",
+    "pesme2023saddle: Pesme and Flammarion, Saddle-to-saddle dynamics in diagonal linear networks",
+)
+
+
+@dataclass(frozen=True)
+class Regression:
+    """Least squares in function space: :math:`L(\\beta) = \\frac12 |A\\beta - b|^2 + L_0`."""
+
+    design: Float[np.ndarray, "n d"]
+    target: Float[np.ndarray, " n"]
+    offset: float
+
+    @classmethod
+    def of(cls, task: Samples) -> "Regression":
+        """The regression behind a task with one output."""
+        root = np.sqrt(np.asarray(task.weights))
+        return cls(root[:, None] * task.x, root * task.y[:, 0], float(task.offset))
+
+    def loss(self, beta: Vector) -> float:
+        """Half the squared distance, and what no beta can avoid."""
+        return 0.5 * float(np.sum((self.design @ beta - self.target) ** 2)) + self.offset
+
+    def gradient(self, beta: Vector) -> Vector:
+        """Gradient in the coefficients, exactly zero where it is rounding error."""
+        gradient = self.design.T @ (self.design @ beta - self.target)
+        largest = np.linalg.norm(self.design, axis=0) * np.linalg.norm(self.target)
+        return np.where(np.abs(gradient) > _REST * largest, gradient, 0.0)
+
+    def minimize(self, sign: Vector) -> Vector:
+        """Eq 5: the minimum with `sign_i beta_i >= 0` where sign is +-1 and `beta_i = 0` where it is 0.
+
+        The support comes from non-negative least squares, the values from a plain solve on it.
+        """
+        active = np.flatnonzero(sign)
+        beta = np.zeros(len(sign))
+        if len(active) == 0:
+            return beta
+        size, _ = nnls(self.design[:, active] * sign[active], self.target)
+        support = active[size > 0]
+        beta[support] = np.linalg.lstsq(self.design[:, support], self.target, rcond=None)[0]
+        return beta
+
+
+@dataclass(frozen=True)
+class Dormancy:
+    """Accumulated utility S and sign rho of every unit: all that utility maximisation must know."""
+
+    accumulated_utility: Vector
+    sign: Vector
+
+
+def accumulate(state: Dormancy, gradient: Vector, time: float, eta: float) -> Dormancy:
+    """Eq 31 and 32: accumulated utility and sign after `time` (in accelerated time)."""
+    reach = _arccosh_exp(2 * eta * state.accumulated_utility)
+    signed = state.sign * reach - 2 * eta * gradient * time
+    return Dormancy(_log_cosh(signed) / (2 * eta), np.sign(signed))
+
+
+def waiting_times(state: Dormancy, gradient: Vector, eta: float) -> Vector:
+    """Eq 37: accelerated time until each unit has accumulated utility 1; infinite at rest."""
+    toward = np.sign(-gradient) * state.sign
+    missing = _arccosh_exp(np.array(2 * eta)) - toward * _arccosh_exp(
+        2 * eta * state.accumulated_utility
+    )
+    with np.errstate(divide="ignore"):
+        return np.where(gradient != 0, missing / (2 * eta * np.abs(gradient)), np.inf)
+
+
+def accumulate_limit(state: Dormancy, gradient: Vector, time: float) -> Dormancy:
+    """Algorithm 2: `s - t g`, kept as |s| and its sign."""
+    s = state.sign * state.accumulated_utility - time * gradient
+    return Dormancy(np.abs(s), np.sign(s))
+
+
+def waiting_times_limit(state: Dormancy, gradient: Vector) -> Vector:
+    """Eq 40: accelerated time until `s_i - t g_i = +-1`."""
+    s = state.sign * state.accumulated_utility
+    with np.errstate(divide="ignore"):
+        return np.where(gradient != 0, (1 + np.sign(gradient) * s) / np.abs(gradient), np.inf)
+
+
+@dataclass(frozen=True)
+class Jump:
+    """One stage of the sequence, in accelerated time."""
+
+    time: float
+    beta: Vector
+    on: tuple[int, ...]
+    off: tuple[int, ...]
+    gap: float
+    """Relative distance to the unit that would have been next: a small one is a near-tie."""
+
+
+def sequence(
+    regression: Regression,
+    wait: Callable[[Dormancy, Vector], Vector],
+    move: Callable[[Dormancy, Vector, float], Dormancy],
+    most: int,
+) -> tuple[list[Jump], str]:
+    """The alternation: wait for the next unit, minimise over the active ones, repeat."""
+    d = regression.design.shape[1]
+    state = Dormancy(np.zeros(d), np.zeros(d))
+    beta, active, time = np.zeros(d), np.zeros(d, dtype=bool), 0.0
+    jumps: list[Jump] = []
+    while len(jumps) < most:
+        gradient = np.where(active, 0.0, regression.gradient(beta))
+        if not gradient.any():
+            return jumps, "no dormant units" if active.all() else "no utility left"
+        waits = wait(state, gradient)
+        first = waits.min()
+        hit = waits <= first * (1 + _TIE) + _TIE * time
+        state = move(state, gradient, first)
+        time += first
+        state = Dormancy(
+            np.where(hit | active, 1.0, state.accumulated_utility),
+            np.where(hit, np.sign(-gradient), state.sign),
+        )
+        beta = regression.minimize(np.where(hit | active, state.sign, 0.0))
+        now = beta != 0
+        gap = float((waits[~hit].min() - first) / first) if not hit.all() else math.inf
+        jumps.append(
+            Jump(
+                time=time,
+                beta=beta,
+                on=tuple(map(int, np.flatnonzero(now & ~active))),
+                off=tuple(map(int, np.flatnonzero(active & ~now))),
+                gap=gap,
+            )
+        )
+        active = now
+    return jumps, "limit"
+
+
+def predict_diagonal(
+    problem: Problem, scale: float, seed: int, method: str, most: int = 100_000
+) -> Staircase:
+    """The staircase of a diagonal network at finite scale (`closed`) or in the limit (`limit`)."""
+    units, task = problem.units, problem.task
+    if not isinstance(units, Diagonal) or not isinstance(task, Samples):
+        raise InputError("The diagonal theory needs Diagonal units on samples or moments.")
+    regression = Regression.of(task)
+    # learning rates of u and v: a start at scale/sqrt(rate_u), and a clock faster by the gain
+    clock = math.sqrt(units.rate_u * units.rate_v)
+    start = check_scale(scale) / math.sqrt(units.rate_u)
+    if method == "limit":
+        # their clock, t = -log(alpha) s; it also holds at finite scale, where the norm 1 is reached
+        # after arccosh(1 / (2 alpha^2)) / 2, which is -log(alpha) up to alpha^4
+        jumps, stopped = sequence(regression, waiting_times_limit, accumulate_limit, most)
+        eta = -math.log(start)
+    else:
+        eta = -math.log(math.sqrt(2) * start)
+        if eta <= 0:
+            raise InputError(
+                f"At scale {scale:g} every unit starts with norm sqrt(2) alpha >= 1: none is dormant. "
+                "Use a scale below 0.7."
+            )
+        jumps, stopped = sequence(
+            regression,
+            lambda state, gradient: waiting_times(state, gradient, eta),
+            lambda state, gradient, time: accumulate(state, gradient, time, eta),
+            most,
+        )
+    return Staircase(
+        setting=task.name,
+        method=method,
+        scale=scale,
+        seed=seed,
+        degree=2,
+        eta=eta,
+        initial_loss=regression.loss(np.zeros(task.inputs)),
+        stages=tuple(_stage(jump, regression, eta, clock) for jump in jumps),
+        stopped=stopped,
+        assumptions=_audit(regression, jumps, start),
+        references=REFERENCES,
+    )
+
+
+def _stage(jump: Jump, regression: Regression, eta: float, clock: float) -> Stage:
+    lead = jump.on[0] if jump.on else -1
+    return Stage(
+        time=jump.time * eta / clock,
+        time_accelerated=jump.time / clock,
+        loss=regression.loss(jump.beta),
+        units=jump.on,
+        dormant=jump.off,
+        feature={
+            "kind": "coordinate",
+            "index": lead,
+            "sign": int(np.sign(jump.beta[lead])) if jump.on else 0,
+        },
+    )
+
+
+def _audit(regression: Regression, jumps: list[Jump], start: float) -> tuple[Assumption, ...]:
+    columns = regression.design / np.linalg.norm(regression.design, axis=0)
+    cosine = np.abs(columns.T @ columns) - np.eye(columns.shape[1])
+    closest = float(cosine.max()) if cosine.size > 1 else 0.0
+    gap = min((jump.gap for jump in jumps), default=math.inf)
+    norm = math.sqrt(2) * start
+    return (
+        Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
+        Assumption(
+            "general position: largest |cosine| of two columns",
+            closest < 1 - 1e-9,
+            closest,
+            "below 1",
+        ),
+        Assumption(
+            "no ties: smallest relative gap to the next candidate",
+            gap > 1e-9,
+            gap,
+            "above 0; a gap of order 1/log(1/scale) can be reversed by the finite scale",
+        ),
+    )
+
+
+def _log_cosh(x: Vector) -> Vector:
+    return np.abs(x) + np.log1p(np.exp(-2 * np.abs(x))) - math.log(2)
+
+
+def _arccosh_exp(x: Vector) -> Vector:
+    """arccosh(exp(x)) for x >= 0, without overflow: x + log(1 + sqrt(1 - exp(-2x)))."""
+    x = np.maximum(x, 0.0)
+    return x + np.log1p(np.sqrt(-np.expm1(-2 * x)))

@@ -1,0 +1,55 @@
+r""":math:`f_i(x; w_i, a_i) = a_i\, \sigma(w_i^\top x)`: neurons of a two-layer network (section 2)."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from saddlewalk.errors import InputError, nearest
+from saddlewalk.units.base import AbstractUnits, Shapes, Weights
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    "linear": lambda z: z,
+    "relu": jax.nn.relu,
+    "leaky-relu": jax.nn.leaky_relu,
+    "tanh": jnp.tanh,
+    "sin": jnp.sin,
+    "gelu": jax.nn.gelu,
+    "quadratic": jnp.square,
+    "cubic": lambda z: z**3,
+    "z-tanh-z": lambda z: z * jnp.tanh(z),
+}
+
+
+class Dense(AbstractUnits):
+    """Neurons with a named activation, or any function of one number that is zero at zero."""
+
+    width: int
+    activation: str | Callable[[Array], Array] = eqx.field(static=True, default="relu")
+
+    degree: ClassVar[int | None] = None
+
+    def __check_init__(self) -> None:
+        if self.width < 1:
+            raise InputError(f"The width must be at least 1; got {self.width}.")
+        if isinstance(self.activation, str) and self.activation not in ACTIVATIONS:
+            raise InputError(
+                f"Unknown activation '{self.activation}'.{nearest(self.activation, ACTIVATIONS)}"
+            )
+
+    @property
+    def linear_in_input(self) -> bool:  # type: ignore[override]
+        """True for the linear activation alone."""
+        return self.activation == "linear"
+
+    def layers(self, inputs: int, outputs: int) -> Shapes:
+        """Input weights w, then output weights a."""
+        return {"w": (inputs,), "a": (outputs,)}
+
+    def respond(self, weights: Weights, x: Array) -> Array:
+        """a sigma(w x)."""
+        sigma = ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
+        return weights["a"] * sigma(weights["w"] @ x)

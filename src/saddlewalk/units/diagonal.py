@@ -1,0 +1,79 @@
+r""":math:`f_i(x; u_i, v_i) = u_i v_i x_i`: the diagonal linear network (section 3).
+
+Gradient flow does not change under a rotation of the parameters, and in
+
+.. math:: p_i = (u_i + v_i)/\sqrt 2, \qquad q_i = (u_i - v_i)/\sqrt 2, \qquad
+          u_i v_i = (p_i^2 - q_i^2)/2
+
+it decouples: :math:`\dot p_i = -g_i p_i`, :math:`\dot q_i = +g_i q_i` with
+:math:`g = \nabla_\beta L`. The product :math:`2 p_i q_i = u_i^2 - v_i^2` is conserved. When a
+coefficient is active, one of p, q is of order 1 and the other of order :math:`\alpha^2`; in u, v
+the small one is lost to rounding, although it is what grows when the coefficient changes sign.
+So the parameters of this unit are p and q.
+"""
+
+import math
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from saddlewalk.errors import InputError
+from saddlewalk.units.base import AbstractUnits, Shapes, Weights
+
+
+class Diagonal(AbstractUnits):
+    """One unit a coordinate of the input; parameters (p, q), started at `u = sqrt(2) alpha, v = 0`."""
+
+    rate_u: float = 1.0
+    rate_v: float = 1.0
+
+    degree: ClassVar[int | None] = 2
+    linear_in_input: ClassVar[bool] = True
+    multiplicative: ClassVar[bool] = True
+
+    def layers(self, inputs: int, outputs: int) -> Shapes:
+        """Two numbers a unit; the output is a scalar."""
+        if outputs != 1:
+            raise InputError(f"A diagonal network has one output; the targets have {outputs}.")
+        return {"p": (), "q": ()}
+
+    def count(self, inputs: int) -> int:
+        """One unit a coordinate."""
+        return inputs
+
+    def view(self, x: Array, index: Array) -> Array:
+        """Unit i sees coordinate i alone."""
+        return x[index]
+
+    def respond(self, weights: Weights, x: Array) -> Array:
+        """u v x, written in p and q; learning rates of u and v only rescale it."""
+        gain = math.sqrt(self.rate_u * self.rate_v)
+        return (gain * 0.5 * (weights["p"] ** 2 - weights["q"] ** 2) * x)[None]
+
+    def initialize(
+        self, shapes: Shapes, width: int, scale: float, key: PRNGKeyArray
+    ) -> Float[Array, "width size"]:
+        """`theta_i(0) = (u, v) = (sqrt(2) alpha, 0)`, that is p = q = alpha. No randomness."""
+        return jnp.full((width, 2), scale / math.sqrt(self.rate_u))
+
+    def with_rates(self, rates: dict[str, float]) -> "Diagonal":
+        """Learning rates of `u` and `v`."""
+        unknown = set(rates) - {"u", "v"}
+        if unknown:
+            raise InputError(f"There is no layer '{unknown.pop()}'. Layers: u, v.")
+        if any(not rate > 0 for rate in rates.values()):
+            raise InputError(f"Learning rates must be positive; got {rates}.")
+        return Diagonal(rates.get("u", 1.0), rates.get("v", 1.0))
+
+    def weights(self, theta: Float[Array, "... size"]) -> tuple[Array, Array]:
+        """The weights (u, v) behind the parameters (p, q)."""
+        p, q = theta[..., 0], theta[..., 1]
+        return (
+            math.sqrt(self.rate_u / 2) * (p + q),
+            math.sqrt(self.rate_v / 2) * (p - q),
+        )
+
+    def coefficients(self, theta: Float[Array, "... size"]) -> Array:
+        """The regression coefficients beta = u v."""
+        return math.sqrt(self.rate_u * self.rate_v) * 0.5 * (theta[..., 0] ** 2 - theta[..., 1] ** 2)
