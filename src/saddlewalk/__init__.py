@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from saddlewalk.agreement import compare as compare
     from saddlewalk.errors import InputError as InputError
     from saddlewalk.flow import Trajectory as Trajectory
-    from saddlewalk.flow import train as train
+    from saddlewalk.flow.training import train as train
     from saddlewalk.precision import float64 as float64
     from saddlewalk.problem import Problem as Problem
     from saddlewalk.staircase import Staircase as Staircase
-    from saddlewalk.theory import predict as predict
+    from saddlewalk.theory.prediction import predict as predict
 
 _HOME = {
     "Agreement": "agreement",

@@ -6,6 +6,7 @@ flattest point between the two jumps beside it. Blind to the prediction, jumps a
 curve alone; their number is reported beside it.
 """
 
+import itertools
 import json
 import math
 from dataclasses import dataclass
@@ -39,7 +40,7 @@ class Agreement:
     stages_observed: tuple[Stage, ...]
     """Found in the simulated curve alone."""
     jump_times: tuple[float, ...]
-    """Simulated time of each predicted jump; NaN where the simulation did not get there."""
+    """Simulated time of each predicted jump; NaN where the simulation did not get that far."""
     loss_levels: tuple[float, ...]
     """Simulated level after each predicted jump."""
     order: bool
@@ -116,12 +117,24 @@ class Agreement:
             draw.loss_curve(axes, self.observed.time, self.observed.loss)
             draw.staircase(axes, self.predicted, end=end)
             axes.set_xlim(0.0, end)
+            if last:
+                known = [*self.predicted.jump_times, *_known(self.jump_times)]
+                draw.stretch(axes, known, self.predicted.loss_levels)
             axes.set_title(f"{self.predicted.setting}, scale {self.predicted.scale:g}")
             axes.legend()
         return axes
 
     def __str__(self) -> str:
-        columns = ["stage", "time", "simulated", "error", "loss after", "simulated", "error", "unit"]
+        columns = [
+            "stage",
+            "time",
+            "simulated",
+            "error",
+            "loss after",
+            "simulated",
+            "error",
+            "unit",
+        ]
         rows = []
         for k, stage in enumerate(self.predicted.stages):
             rows.append(
@@ -160,58 +173,57 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
         )
     curve = loss_curve(path)
     times, points = measure_stages(curve, stairs.loss_levels)
+    missing = (math.nan,) * (len(stairs.stages) - len(points))
     return Agreement(
         predicted=stairs,
         observed=path,
         stages_observed=observed_stages(path),
-        jump_times=tuple(times),
-        loss_levels=tuple(float(curve.loss[k]) for k in points),
+        jump_times=(*times, *missing),
+        loss_levels=(*(float(curve.loss[k]) for k in points), *missing),
         order=_order_is_right(stairs, path, points),
     )
 
 
 def measure_stages(curve: "LossCurve", levels: list[float]) -> tuple[list[float], list[int]]:
-    """Times of the jumps between these levels, and a point on the plateau after each."""
+    """Times of the jumps between these levels, and a point on the plateau after each.
+
+    Jumps that the curve does not reach have no point; their times are left out.
+    """
     guess = _crossings(curve, levels)
-    points = _plateaus(curve, guess)
+    reached = next((k for k, time in enumerate(guess) if math.isnan(time)), len(guess))
+    ends = [*guess[1:reached], float(curve.time[-1])]
+    points = [curve.flattest(a, b) for a, b in zip(guess[:reached], ends, strict=True)]
     seen = [float(curve.loss[0]), *(float(curve.loss[k]) for k in points)]
     return _crossings(curve, seen), points
 
 
 def _crossings(curve: "LossCurve", levels: list[float]) -> list[float]:
     times, now = [], -math.inf
-    for before, after in zip(levels[:-1], levels[1:], strict=True):
-        when = curve.crossing(0.5 * (before + after), now)
-        times.append(when)
-        now = now if math.isnan(when) else when
+    for before, after in itertools.pairwise(levels):
+        now = curve.crossing(0.5 * (before + after), now)
+        times.append(now)
     return times
 
 
-def _plateaus(curve: "LossCurve", times: list[float]) -> list[int]:
-    ends = [*times[1:], float(curve.time[-1])]
-    last = len(curve.time) - 1
-    points = []
-    for a, b in zip(times, ends, strict=True):
-        missing = math.isnan(a) or math.isnan(b)
-        points.append(last if missing else curve.flattest(a, b))
-    return points
-
-
 def _order_is_right(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:
-    """Each predicted unit is off before its stage and on after it, and they turn on in turn."""
-    output = path.data["unit_output"].values
-    on = active_units(output)
-    previous, turned_on = 0, -math.inf
+    """Each predicted unit is on after its stage, and they turned on in the predicted order.
+
+    A unit turns on when it last rises through half of its size on the plateau after its stage.
+    """
+    if len(points) < len(stairs.stages):
+        return False
+    output, on = path.data["unit_output"].values, active_units(path)
+    turned_on = 0
     for stage, point in zip(stairs.stages, points, strict=True):
+        moments = []
         for unit in stage.units:
-            now = output[point, unit]
-            if not on[point, unit] or output[previous, unit] > 0.5 * now:
+            if not on[point, unit]:
                 return False
-            low = np.flatnonzero(output[: point + 1, unit] < 0.5 * now)
-            if path.time[low[-1]] < turned_on:
-                return False
-            turned_on = path.time[low[-1]]
-        previous = point
+            low = np.flatnonzero(output[: point + 1, unit] < 0.5 * output[point, unit])
+            moments.append(int(low[-1]) if len(low) else 0)
+        if moments and min(moments) < turned_on:
+            return False
+        turned_on = max([turned_on, *moments])
     return True
 
 

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 OBSERVED = "#1b6ca8"
 PREDICTED = "#c8102e"
 
-STYLE = {
+_WIDE = 50.0
+_VISIBLE = 1e-6
+
+STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -63,16 +66,19 @@ def staircase(axes: "Axes", stairs: Any, end: float | None = None, **line: Any) 
     last = end if end is not None else 1.25 * times[-1] if len(times) > 1 else 1.0
     options = {"color": PREDICTED, "linewidth": 1.6, "linestyle": "--", "zorder": 3}
     label = f"predicted ({stairs.method})"
-    axes.step([*times, last], [*levels, levels[-1]], where="post", **{"label": label, **options, **line})
+    axes.step(
+        [*times, last], [*levels, levels[-1]], where="post", **{"label": label, **options, **line}
+    )
     for stage, before in zip(stairs.stages, levels, strict=False):
-        if stage.time <= last:
+        if stage.time <= last and stage.units:
             axes.annotate(
-                "+".join(map(str, stage.units)),
+                "unit " * (stage is stairs.stages[0]) + "+".join(map(str, stage.units)),
                 (stage.time, before),
                 xytext=(2, 3),
                 textcoords="offset points",
                 color=PREDICTED,
                 fontsize=8,
+                annotation_clip=True,
             )
     loss_axes(axes, levels)
 
@@ -89,3 +95,16 @@ def loss_axes(axes: "Axes", loss: Any) -> None:
     axes.set_xlabel("time (learning rate 1)")
     axes.set_ylabel("loss")
     axes.set_ylim(bottom=0.0, top=max(axes.get_ylim()[1], 1.08 * float(max(loss))))
+
+
+def stretch(axes: "Axes", times: Any, levels: Any) -> None:
+    """Logarithmic axes where the stages would not be seen on linear ones."""
+    first, last = min(times), max(times)
+    if first > 0 and last > _WIDE * first:
+        axes.set_xscale("log")
+        axes.set_xlim(0.3 * first, 1.5 * last)
+    top = max(levels)
+    seen = [level for level in levels if level > _VISIBLE * top]
+    if top > _WIDE * min(seen):
+        axes.set_yscale("log")
+        axes.set_ylim(0.3 * min(seen), 2 * top)

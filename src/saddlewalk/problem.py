@@ -31,18 +31,14 @@ class AbstractLoss(eqx.Module):
     """What one output costs against one target: any differentiable function."""
 
     @abc.abstractmethod
-    def __call__(
-        self, output: Float[Array, " c"], target: Float[Array, " c"]
-    ) -> Float[Array, ""]:
+    def __call__(self, output: Float[Array, " c"], target: Float[Array, " c"]) -> Float[Array, ""]:
         """The loss of one sample."""
 
 
 class SquaredError(AbstractLoss):
     """Half the squared distance."""
 
-    def __call__(
-        self, output: Float[Array, " c"], target: Float[Array, " c"]
-    ) -> Float[Array, ""]:
+    def __call__(self, output: Float[Array, " c"], target: Float[Array, " c"]) -> Float[Array, ""]:
         """1/2 |y - f|^2."""
         return 0.5 * jnp.sum((target - output) ** 2)
 

@@ -198,7 +198,11 @@ class Staircase:
 
 def describe(feature: dict[str, Any]) -> str:
     """A feature in a few words: `coordinate 3 (+)`."""
-    rest = [text.number(v) if isinstance(v, float) else str(v) for k, v in feature.items() if k != "kind"]
+    rest = [
+        text.number(v) if isinstance(v, float) else str(v)
+        for k, v in feature.items()
+        if k != "kind"
+    ]
     return " ".join([str(feature.get("kind", "")), *rest]).strip()
 
 

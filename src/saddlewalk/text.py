@@ -13,16 +13,17 @@ def number(value: float | None, digits: int = 5) -> str:
     return "-" if value is None or value != value else f"{value:.{digits}g}"
 
 
-def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A plain-text table: first column left, the others right."""
-    grid = Table(title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False)
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[str]], left: int = 1) -> str:
+    """A plain-text table: the first `left` columns flush left, the others right."""
+    grid = Table(box=SIMPLE_HEAD, pad_edge=False)
     for k, column in enumerate(columns):
-        grid.add_column(column, justify="left" if k == 0 else "right")
+        grid.add_column(column, justify="left" if k < left else "right")
     for row in rows:
         grid.add_row(*row)
     sink = io.StringIO()
     Console(file=sink, width=110, no_color=True, highlight=False).print(grid)
-    return "\n".join(line.rstrip() for line in sink.getvalue().rstrip().splitlines())
+    body = (line.rstrip() for line in sink.getvalue().rstrip().splitlines())
+    return "\n".join([title, *body])
 
 
 def percent(value: float) -> str:

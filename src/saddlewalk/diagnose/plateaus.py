@@ -9,6 +9,7 @@ falling) in an exponential tail. Jumps are the peaks of log rho that stand out b
 :math:`L_\infty` is the last loss less :math:`-t\,\dot L`, what a tail falling like 1/t would still lose.
 """
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -45,10 +46,11 @@ class LossCurve:
             raise InputError("A loss curve needs at least 3 times and as many losses.")
         if not (np.diff(t) >= 0).all() or not np.isfinite(values).all():
             raise InputError("Times must increase and losses must be finite.")
+        if rate is not None:
+            # times may repeat: a whole jump can happen within the rounding of a time of 1e50
+            return cls(t, values, np.asarray(rate, dtype=float))
         keep = np.concatenate([[True], np.diff(t) > 0])
-        t, values = t[keep], values[keep]
-        slope = np.gradient(values, t) if rate is None else np.asarray(rate, dtype=float)[keep]
-        return cls(t, values, slope)
+        return cls(t[keep], values[keep], np.gradient(values[keep], t[keep]))
 
     def crossing(self, level: float, start: float = -math.inf) -> float:
         """First time after `start` at which the loss falls to `level`; NaN if it never does."""
@@ -115,7 +117,7 @@ def find_jumps(curve: LossCurve) -> list[Jump]:
         left, right = weakest, weakest + 1
         inner = [i for i in (left, right) if 0 < i < len(rests) - 1]
         rests.pop(max(inner, key=lambda i: rho[rests[i]]))
-    jumps = [_jump(curve, a, b) for a, b in zip(rests[:-1], rests[1:], strict=True)]
+    jumps = [_jump(curve, a, b) for a, b in itertools.pairwise(rests)]
     return [jump for jump in jumps if jump.before - jump.after > _tiny(curve)]
 
 
@@ -130,8 +132,7 @@ def remaining_rate(curve: LossCurve) -> Curve:
 def _rests(curve: LossCurve, peaks: list[int]) -> list[int]:
     """Where the loss rests: at the start, at the flattest point between peaks, at the end."""
     between = [
-        a + int(np.argmin(np.abs(curve.rate[a : b + 1])))
-        for a, b in zip(peaks[:-1], peaks[1:], strict=True)
+        a + int(np.argmin(np.abs(curve.rate[a : b + 1]))) for a, b in itertools.pairwise(peaks)
     ]
     return [0, *between, len(curve.time) - 1]
 

@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 
 from saddlewalk.diagnose.plateaus import LossCurve, find_jumps
 from saddlewalk.staircase import Stage
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 _ON = 0.1
 """A unit is on where its output is at least this part of its largest output."""
+_FAINT = 1e-3
+"""A unit that never puts out this part of the target's size (1e-6 of the loss) is never on."""
 
 
 def loss_curve(path: "Trajectory") -> LossCurve:
@@ -21,15 +23,17 @@ def loss_curve(path: "Trajectory") -> LossCurve:
     return LossCurve.of(path.time, path.loss, path.data["loss_rate"].values)
 
 
-def active_units(output: Float[np.ndarray, "time unit"]) -> Bool[np.ndarray, "time unit"]:
+def active_units(path: "Trajectory") -> Bool[np.ndarray, "time unit"]:
     """Which units are on, by their size in function space relative to their own largest."""
-    return output >= _ON * np.maximum(output.max(axis=0), 1e-300)
+    output = path.data["unit_output"].values
+    faint = _FAINT * math.sqrt(2 * float(path.loss[0]))
+    return output >= np.maximum(_ON * output.max(axis=0), faint)
 
 
 def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
     """The stages seen in a trajectory: jumps of the loss, and the units that turned on and off."""
     curve = loss_curve(path)
-    on = active_units(path.data["unit_output"].values)
+    on = active_units(path)
     eta = path.info.get("eta", math.nan)
     stages = []
     for jump in find_jumps(curve):

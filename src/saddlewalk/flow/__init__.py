@@ -1,4 +1,4 @@
 """How it really evolves: gradient flow, finite steps, trajectories."""
 
-from saddlewalk.flow.train import train as train
+from saddlewalk.flow.training import train as train
 from saddlewalk.flow.trajectory import Trajectory as Trajectory

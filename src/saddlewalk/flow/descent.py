@@ -40,7 +40,9 @@ def descend(
     _check(problem, kind, times, learning_rate, batch_size, momentum)
     optimizer = optax.sgd(learning_rate, momentum if momentum > 0 else None)
     step_time = learning_rate / (1 - momentum)
-    total = int(min(max_steps, math.ceil(max_time / step_time))) if max_time < math.inf else max_steps
+    total = (
+        int(min(max_steps, math.ceil(max_time / step_time))) if max_time < math.inf else max_steps
+    )
     stride = max(1, total // _RECORDS)
     snapshot = eqx.filter_jit(take_snapshot)
     first = jax.device_get(snapshot(problem, theta))
@@ -94,7 +96,7 @@ def _minibatch(problem: Problem, key: Any, size: int) -> Problem:
     assert isinstance(task, Samples)
     rows = jax.random.choice(key, len(task.weights), (size,), p=jnp.asarray(task.weights))
     x, y = jnp.asarray(task.x)[rows], jnp.asarray(task.y)[rows]
-    drawn = Samples(x, y, jnp.full(size, 1.0 / size), task.offset, task.name)  # type: ignore[arg-type]
+    drawn = Samples(task.name, x, y, jnp.full(size, 1.0 / size), task.offset)
     return eqx.tree_at(lambda p: p.task, problem, drawn)
 
 

@@ -32,14 +32,13 @@ class Snapshot(NamedTuple):
     """Largest velocity of a unit over its norm to the power kappa - 1: utility left, scale-free."""
     unit_norm: Float[Array, " width"]
     unit_output: Float[Array, " width"]
-    """Size of each unit in function space (root mean square over samples)."""
+    """Length of each unit in function space: the root of E|f_i|^2."""
     parameters: Parameters
 
 
 def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
     """Loss, gradient and unit sizes at one point of parameter space."""
     loss, gradient = jax.value_and_grad(problem.loss)(theta)
-    features = problem.features(theta).reshape(problem.width, -1)
     norm = norms(theta)
     speed = norms(gradient)
     drive = jnp.where(norm > 0, speed / jnp.where(norm > 0, norm, 1.0) ** (problem.degree - 1), 0.0)
@@ -48,7 +47,7 @@ def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
         loss_rate=-jnp.sum(speed**2),
         drive=jnp.max(drive),
         unit_norm=norm[:, 0],
-        unit_output=norms(features)[:, 0] / jnp.sqrt(features.shape[1]),
+        unit_output=jax.vmap(problem.task.length)(problem.features(theta)),
         parameters=theta,
     )
 

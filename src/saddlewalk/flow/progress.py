@@ -3,6 +3,7 @@
 import sys
 import time
 from types import TracebackType
+from typing import Any
 
 _PATIENCE = 2.0
 
@@ -14,7 +15,7 @@ class Progress:
         self._what = what
         self._shown = sys.stderr.isatty() if shown is None else shown
         self._began = time.perf_counter()
-        self._bar: object | None = None
+        self._bar: Any = None
 
     def __enter__(self) -> "Progress":
         return self
@@ -32,10 +33,10 @@ class Progress:
             self._bar = Bar(
                 *columns, TimeElapsedColumn(), console=Console(stderr=True), transient=True
             )
-            self._bar.start()  # type: ignore[attr-defined]
-            self._bar.add_task(self._what, total=None)  # type: ignore[attr-defined]
+            self._bar.start()
+            self._bar.add_task(self._what, total=None)
         total = None if fraction is None else 1.0
-        self._bar.update(  # type: ignore[attr-defined]
+        self._bar.update(
             0, description=f"{self._what}: {message}", total=total, completed=fraction or 0.0
         )
 
@@ -46,4 +47,4 @@ class Progress:
         trace: TracebackType | None,
     ) -> None:
         if self._bar is not None:
-            self._bar.stop()  # type: ignore[attr-defined]
+            self._bar.stop()

@@ -18,7 +18,7 @@ class Recorder:
         self._stride = 1
         self._seen = 0
         self._time: list[np.ndarray] = []
-        self._steps: list[Snapshot] = []
+        self._steps: list[dict[str, np.ndarray]] = []
         self._saved: list[tuple[float, np.ndarray]] = []
         self._requested: list[tuple[float, np.ndarray]] = []
         self._crossings: list[tuple[float, int, bool]] = []
@@ -35,7 +35,7 @@ class Recorder:
         self._seen += len(time)
         self._last = (float(time[-1]), parameters[-1])
         self._time.append(np.asarray(time))
-        self._steps.append(snapshots._replace(parameters=None))
+        self._steps.append({name: np.asarray(getattr(snapshots, name)) for name in _STEP_FIELDS})
         while len(self._saved) > self._most:
             self._saved = self._saved[::2]
             self._stride *= 2
@@ -56,8 +56,7 @@ class Recorder:
         saved_time = np.array(sorted(moments))
         parameters = np.stack([moments[moment] for moment in saved_time])
         steps = {
-            name: np.concatenate([np.asarray(getattr(piece, name)) for piece in self._steps])
-            for name in _STEP_FIELDS
+            name: np.concatenate([piece[name] for piece in self._steps]) for name in _STEP_FIELDS
         }
         crossings = sorted(self._crossings)
         return Trajectory.from_arrays(

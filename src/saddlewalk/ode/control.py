@@ -24,18 +24,26 @@ class ScaleFreeController(diffrax.AbstractAdaptiveStepSizeController):
     wakes up), the solve ends with `dt_min_reached`; the caller restarts it with the clock at zero.
     """
 
+    rtol: Any
+    atol: Any
+    norm: Callable
     flow: AbstractFlow
     inner: diffrax.PIDController
-    rtol: Any = 0.0
-    atol: Any = 1.0
-    norm: Callable = _largest
 
     def wrap(self, direction: Any) -> "ScaleFreeController":
         """Only forward integration is used: nothing to adapt."""
         return self
 
     def init(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, dt0: Any, args: Any, func: Any, error_order: Any
+        self,
+        terms: Any,
+        t0: Any,
+        t1: Any,
+        y0: Any,
+        dt0: Any,
+        args: Any,
+        func: Any,
+        error_order: Any,
     ) -> Any:
         """As the inner controller."""
         return self.inner.init(terms, t0, t1, y0, dt0, args, func, error_order)
@@ -66,4 +74,4 @@ class ScaleFreeController(diffrax.AbstractAdaptiveStepSizeController):
 def controller(flow: AbstractFlow, rtol: Any) -> ScaleFreeController:
     """Proportional-integral control: smooth where steps are limited by stability."""
     inner = diffrax.PIDController(rtol=0.0, atol=rtol, norm=_largest, pcoeff=0.2, icoeff=0.4)
-    return ScaleFreeController(flow, inner)
+    return ScaleFreeController(0.0, rtol, _largest, flow, inner)

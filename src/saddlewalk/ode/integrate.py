@@ -6,7 +6,7 @@ at zero: at time 1e50 float64 cannot tell apart two moments of an event that las
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import diffrax
@@ -49,7 +49,14 @@ class Piece(NamedTuple):
 
 @eqx.filter_jit
 def _advance(
-    flow: AbstractFlow, kind: str, rtol: Any, y0: State, dt0: Any, horizon: Any, times: Any, steps: int
+    flow: AbstractFlow,
+    kind: str,
+    rtol: Any,
+    y0: State,
+    dt0: Any,
+    horizon: Any,
+    times: Any,
+    steps: int,
 ) -> Any:
     solver = diffrax.Tsit5() if kind == "explicit" else Rosenbrock(flow)
     save = lambda t, y, args: flow.observe(y)  # noqa: E731
@@ -69,7 +76,7 @@ def _advance(
         stepsize_controller=controller(flow, rtol),
         event=diffrax.Event(
             lambda t, y, args, **_: flow.margin(y),
-            optimistix.Bisection(rtol=1e-10, atol=1e-12),
+            optimistix.Bisection(rtol=1e-10, atol=1e-12),  # type: ignore[call-arg]
             direction=False,
         ),
         max_steps=steps,
@@ -92,7 +99,7 @@ def integrate(
     times: np.ndarray,
     max_time: float = math.inf,
     max_steps: int = 1_000_000,
-) -> Iterator[Piece]:
+) -> Generator[Piece, AbstractFlow | None, None]:
     """Yield pieces of the solution until `max_time` or `max_steps`. Stop early by leaving the loop.
 
     The caller may send back a changed flow (of the same shapes) between two pieces, for instance
@@ -103,6 +110,7 @@ def integrate(
     y, origin, taken, last_step = start, 0.0, 0, None
     length = _piece_length(flow, start, kind)
     per_step = EVALUATIONS[kind] + (start.size if kind == "implicit" else 0)
+    waiting = np.ones(len(times), dtype=bool)
     while origin < max_time and taken < max_steps:
         dt0 = _first_step(flow, y) if last_step is None else last_step
         horizon = min(max_time - origin, _FOREVER)
@@ -110,38 +118,30 @@ def integrate(
         numbers = (jnp.asarray(value, dtype=jnp.float64) for value in (rtol, dt0, horizon))
         rtol_, dt0_, horizon_ = numbers
         out = _advance(flow, kind, rtol_, y, dt0_, horizon_, jnp.asarray(wanted), length)
-        out = jax.device_get(out)
-        piece = _to_piece(out, times, origin, per_step)
+        ts, ys, stats, (event, coarse, fine) = jax.device_get(out)
+        kept = int(stats["num_accepted_steps"]) + 1
+        now = waiting & np.isfinite(ts[1]) & (times <= origin + horizon) if len(times) else waiting
+        waiting = waiting & ~now
+        piece = Piece(
+            time=origin + ts[0][:kept],
+            saved=jax.tree.map(lambda a, n=kept: a[:n], ys[0]),
+            requested_time=times[now],
+            requested=jax.tree.map(lambda a, n=now: a[n], ys[1]) if now.any() else None,
+            end=ys[-1][0],
+            steps=int(stats["num_steps"]),
+            evaluations=per_step * int(stats["num_steps"]),
+            event=bool(event),
+            stalled=not bool(fine) or kept == 1,
+        )
+        # the local clock, not the global one: at time 1e50 a difference of two times is 0
+        steps = np.diff(ts[0][:kept])
+        last_step = None if coarse or len(steps) == 0 else float(steps[-2:].max())
         taken += piece.steps
-        steps = np.diff(piece.time)
-        coarse_clock = bool(out[3][1])
-        last_step = None if coarse_clock or len(steps) == 0 else float(steps[-2:].max())
         y, origin = jnp.asarray(piece.end), float(piece.time[-1])
         changed = yield piece
         if piece.stalled:
             return
         flow = flow if changed is None else changed
-
-
-def _to_piece(out: Any, times: np.ndarray, origin: float, per_step: int) -> Piece:
-    ts, ys, stats, (event, _, fine) = out
-    kept = int(stats["num_accepted_steps"]) + 1
-    time = origin + ts[0][:kept]
-    saved = jax.tree.map(lambda a: a[:kept], ys[0])
-    now = np.zeros(len(times), dtype=bool)
-    if len(times):
-        now = (times > origin) & (times <= time[-1]) | ((times == 0.0) & (origin == 0.0))
-    return Piece(
-        time=time,
-        saved=saved,
-        requested_time=times[now],
-        requested=jax.tree.map(lambda a: a[now], ys[1]) if now.any() else None,
-        end=ys[-1][0],
-        steps=int(stats["num_steps"]),
-        evaluations=per_step * int(stats["num_steps"]),
-        event=bool(event),
-        stalled=not bool(fine) or kept == 1,
-    )
 
 
 @eqx.filter_jit
@@ -155,7 +155,8 @@ def _first_step(flow: AbstractFlow, y: State) -> float:
 
 
 def _piece_length(flow: AbstractFlow, y: State, kind: str) -> int:
-    flops = 1.0 + eqx.filter_jit(_velocity).lower(flow, y).lowered.cost_analysis()["flops"]
+    lowered: Any = eqx.filter_jit(_velocity)
+    flops = 1.0 + lowered.lower(flow, y).lowered.cost_analysis()["flops"]
     calls = EVALUATIONS[kind] + (y.size if kind == "implicit" else 0)
     saved = sum(leaf.size for leaf in jax.tree.leaves(eqx.filter_eval_shape(flow.observe, y)))
     most = min(_PIECE_FLOPS / (flops * calls), _PIECE_NUMBERS / saved)

@@ -10,7 +10,9 @@ section IV.10. Two things are special to gradient flow near saddles:
   here the step fails and a smaller one is tried.
 * On a plateau of length :math:`h = 10^{50}` the rounding error of the active units' velocity,
   :math:`10^{-16}`, times h would push them far along directions in which the loss is flat. A unit
-  whose velocity is rounding error, over a step in which that matters, counts as being at rest.
+  whose velocity is rounding error, over a step in which that matters, counts as being at rest;
+  its own share of the matrix is regularised at the level of rounding, so that the test for growing
+  directions still holds for it.
 """
 
 from typing import Any, ClassVar
@@ -49,6 +51,9 @@ _STAGES = 6
 _NOTICEABLE = 1e-10
 """Rounding errors matter in a step when they move a unit by this fraction of its yardstick."""
 
+_BLUR = 100.0
+"""Rounding in a Jacobian of this many times the rounding in a velocity."""
+
 
 def _combine(coefficients: tuple[float, ...], vectors: list[Array]) -> Any:
     return sum((c * k for c, k in zip(coefficients, vectors, strict=True)), start=0.0)
@@ -83,7 +88,7 @@ class Rosenbrock(diffrax.AbstractAdaptiveSolver):
         """One step; not-a-number where the matrix is not positive definite."""
         h = t1 - t0
         v0 = terms.vf(t0, y0, args)
-        moving = self._moving(y0, v0, h)
+        moving, blur = self._moving(y0, v0, h)
 
         def velocity(flat: Array) -> Array:
             return terms.vf(t0, flat.reshape(y0.shape), args).ravel()
@@ -92,11 +97,13 @@ class Rosenbrock(diffrax.AbstractAdaptiveSolver):
             return jnp.where(moving, velocity(flat), 0.0)
 
         start = y0.ravel()
-        solve = self._factor(velocity, y0, h)
+        solve = self._factor(velocity, y0, 1 / (h * _GAMMA) + jnp.where(moving, 0.0, blur))
         stages: list[Array] = []
         for i in range(_STAGES):
-            v = jnp.where(moving, v0.ravel(), 0.0) if i == 0 else quiet(
-                start + _combine(_A[i], stages)
+            v = (
+                jnp.where(moving, v0.ravel(), 0.0)
+                if i == 0
+                else quiet(start + _combine(_A[i], stages))
             )
             stages.append(solve(v + _combine(_C[i], stages) / h))
         end = start + _combine((*_A[5], 1.0), stages)
@@ -104,17 +111,19 @@ class Rosenbrock(diffrax.AbstractAdaptiveSolver):
         dense = {"y0": y0, "y1": y1, "k0": h * v0, "k1": h * terms.vf(t1, y1, args)}
         return y1, stages[-1].reshape(y0.shape), dense, None, diffrax.RESULTS.successful
 
-    def _factor(self, velocity: Any, y0: Array, h: Any) -> Any:
+    def _factor(self, velocity: Any, y0: Array, shift: Array) -> Any:
         ruler = self.flow.ruler(y0).ravel()
         jacobian = jax.jacfwd(velocity)(y0.ravel()) * (ruler[:, None] / ruler[None, :])
         # symmetric up to rounding; where one of two entries underflowed, the other is right
         larger = jnp.abs(jacobian) >= jnp.abs(jacobian.T)
-        matrix = jnp.eye(ruler.size) / (h * _GAMMA) - jnp.where(larger, jacobian, jacobian.T)
+        matrix = jnp.diag(shift) - jnp.where(larger, jacobian, jacobian.T)
         factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
         return lambda b: jax.scipy.linalg.cho_solve((factor, True), b * ruler) / ruler
 
-    def _moving(self, y: Array, v: Array, h: Any) -> Array:
-        noise = self.flow.noise(y)
-        matters = h * noise > _NOTICEABLE * self.flow.yardstick(y)
+    def _moving(self, y: Array, v: Array, h: Any) -> tuple[Array, Array]:
+        """Which components move, and the rate below which rounding hides what they do."""
+        noise, length = self.flow.noise(y), self.flow.yardstick(y)
+        matters = h * noise > _NOTICEABLE * length
         size = jnp.max(jnp.abs(v), axis=-1, keepdims=True)
-        return jnp.broadcast_to(~matters | (size > noise), y.shape).ravel()
+        moving = jnp.broadcast_to(~matters | (size > noise), y.shape)
+        return moving.ravel(), (_BLUR * noise / length).ravel()

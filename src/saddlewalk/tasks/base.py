@@ -40,3 +40,7 @@ class AbstractTask(eqx.Module):
     @abc.abstractmethod
     def cost(self, function: Float[Array, "..."], penalty: Penalty) -> Float[Array, ""]:
         """The expected loss of a vector of function space."""
+
+    @abc.abstractmethod
+    def length(self, function: Float[Array, "..."]) -> Float[Array, ""]:
+        """Length of a vector of function space: the root of E|f|^2."""

@@ -22,7 +22,7 @@ def load_task(path: str | Path) -> Samples:
 
 def _from_npz(file: Path) -> Samples:
     try:
-        with np.load(file, allow_pickle=False) as archive:
+        with file.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         raise InputError(f"{file} cannot be read as .npz: {error}. Is it truncated?") from error
@@ -33,7 +33,9 @@ def _from_npz(file: Path) -> Samples:
     target = arrays.get("y", arrays.get("Y"))
     if "X" not in arrays or target is None:
         names = ", ".join(arrays) or "nothing"
-        raise InputError(f"{file} must hold arrays X and y (or Sigma_xx and Sigma_yx); it holds {names}.")
+        raise InputError(
+            f"{file} must hold arrays X and y (or Sigma_xx and Sigma_yx); it holds {names}."
+        )
     return from_arrays(arrays["X"], target, arrays.get("weights"), name=file.stem)
 
 

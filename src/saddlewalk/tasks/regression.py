@@ -7,7 +7,7 @@ from saddlewalk.tasks.samples import Samples, from_arrays
 
 
 def sparse_regression(
-    samples: int = 40,
+    samples: int = 60,
     dim: int = 10,
     sparsity: int | None = None,
     noise: float = 0.0,
@@ -16,7 +16,8 @@ def sparse_regression(
 ) -> Samples:
     """Gaussian design with `sparsity` nonzero coefficients (all of them by default).
 
-    Neighbouring columns have the given correlation (an autoregressive design).
+    Their sizes are 4, 4/2, 4/3, ..., with random signs and places: on an orthogonal design the
+    jumps would be evenly spaced. Neighbouring columns have the given correlation.
     """
     sparsity = dim if sparsity is None else sparsity
     for name, value in {"samples": samples, "dim": dim, "sparsity": sparsity}.items():
@@ -34,7 +35,7 @@ def sparse_regression(
         x[:, j] = correlation * x[:, j - 1] + np.sqrt(1 - correlation**2) * x[:, j]
     beta = np.zeros(dim)
     support = rng.choice(dim, size=sparsity, replace=False)
-    beta[support] = rng.choice([-1.0, 1.0], size=sparsity) * rng.uniform(0.5, 3.0, size=sparsity)
+    beta[support] = rng.choice([-1.0, 1.0], size=sparsity) * 4.0 / np.arange(1, sparsity + 1)
     y = x @ beta + noise * rng.normal(size=samples)
     return from_arrays(x, y, name="sparse regression")
 
@@ -44,7 +45,7 @@ def agf_figure_3() -> Samples:
 
     The draw uses NumPy's legacy generator at seed 10, whose stream NumPy has promised to keep.
     """
-    rng = np.random.RandomState(10)  # noqa: NPY002
+    rng = np.random.RandomState(10)
     x = rng.multivariate_normal(np.zeros(5), np.diag(1.0 / np.arange(1, 6)), size=20)
     beta = 10 * rng.randn(5)
     return from_arrays(x, x @ beta, name="AGF Fig 3")

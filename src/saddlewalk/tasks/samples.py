@@ -20,11 +20,11 @@ class Samples(AbstractTask):
     Make one with `from_arrays` or `from_moments`, which check the input.
     """
 
-    x: Float[np.ndarray, "n d"]
-    y: Float[np.ndarray, "n c"]
-    weights: Float[np.ndarray, " n"]
+    name: str = eqx.field(static=True)
+    x: Float[np.ndarray | Array, "n d"]
+    y: Float[np.ndarray | Array, "n c"]
+    weights: Float[np.ndarray | Array, " n"]
     offset: float | Array = 0.0
-    name: str = eqx.field(static=True, default="data")
 
     @property
     def inputs(self) -> int:
@@ -42,7 +42,13 @@ class Samples(AbstractTask):
 
     def cost(self, function: Float[Array, "n c"], penalty: Penalty) -> Float[Array, ""]:
         """Weighted mean of the penalty."""
-        return jnp.sum(self.weights * jax.vmap(penalty)(function, self.y)) + self.offset
+        return (
+            jnp.sum(self.weights * jax.vmap(penalty)(function, jnp.asarray(self.y))) + self.offset
+        )
+
+    def length(self, function: Float[Array, "n c"]) -> Float[Array, ""]:
+        """Root mean square over the samples."""
+        return jnp.sqrt(jnp.sum(self.weights * jnp.sum(function**2, axis=1)))
 
 
 def from_arrays(x: Any, y: Any, weights: Any = None, name: str = "data") -> Samples:
@@ -52,16 +58,16 @@ def from_arrays(x: Any, y: Any, weights: Any = None, name: str = "data") -> Samp
         raise InputError(f"X must have two dimensions (samples, inputs); its shape is {x.shape}.")
     if y.ndim not in (1, 2):
         raise InputError(f"y must have one or two dimensions; its shape is {y.shape}.")
-    y = y.reshape(len(y), -1)
     if x.size == 0 or y.size == 0:
         raise InputError(f"The data are empty: X has shape {x.shape}, y has shape {y.shape}.")
     if len(x) != len(y):
         raise InputError(f"X has {len(x)} samples and y has {len(y)}; they must be equal.")
+    y = y.reshape(len(y), -1)
     _refuse_columns("X", np.ptp(x, axis=0) == 0, "constant", x.shape[0] > 1)
     _refuse_columns("X", np.all(x == 0, axis=0), "zero everywhere", True)
     if not np.any(y):
         raise InputError("y is zero everywhere: there is nothing to learn.")
-    return Samples(x, y, _checked_weights(weights, len(x)), name=name)
+    return Samples(name, x, y, _checked_weights(weights, len(x)))
 
 
 def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Samples:
@@ -75,13 +81,17 @@ def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Sam
     xx, yx = _numbers("Sigma_xx", xx), _numbers("Sigma_yx", yx)
     yx = yx.reshape(-1, yx.shape[-1])
     if xx.ndim != 2 or xx.shape[0] != xx.shape[1] or yx.shape[1] != xx.shape[0]:
-        raise InputError(f"Sigma_xx must be (d, d) and Sigma_yx (c, d); got {xx.shape}, {yx.shape}.")
+        raise InputError(
+            f"Sigma_xx must be (d, d) and Sigma_yx (c, d); got {xx.shape}, {yx.shape}."
+        )
     if not np.allclose(xx, xx.T, rtol=1e-10, atol=1e-12 * np.abs(xx).max()):
         raise InputError("Sigma_xx must be symmetric.")
     values, vectors = np.linalg.eigh((xx + xx.T) / 2)
     tiny = values.max() * len(values) * np.finfo(float).eps * 10
     if values.max() <= 0 or values.min() < -tiny:
-        raise InputError(f"Sigma_xx must be positive semi-definite; an eigenvalue is {values.min():.3g}.")
+        raise InputError(
+            f"Sigma_xx must be positive semi-definite; an eigenvalue is {values.min():.3g}."
+        )
     keep = values > tiny
     root, basis = np.sqrt(values[keep]), vectors[:, keep]
     targets = (yx @ basis / root).T
@@ -90,13 +100,15 @@ def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Sam
     explained = float(np.sum(targets**2))
     total = explained if yy is None else float(np.trace(np.atleast_2d(_numbers("Sigma_yy", yy))))
     if total < explained * (1 - 1e-9):
-        raise InputError("Sigma_yy is smaller than what Sigma_yx explains: no data have these moments.")
+        raise InputError(
+            "Sigma_yy is smaller than what Sigma_yx explains: no data have these moments."
+        )
     return Samples(
+        name,
         root[:, None] * basis.T,
         targets,
         np.ones(len(root)),  # expectations, not means: each virtual sample counts fully
         0.5 * max(total - explained, 0.0),
-        name,
     )
 
 
@@ -109,7 +121,7 @@ def compress(task: Samples) -> Samples:
     q, r = np.linalg.qr(root * task.x)
     targets = q.T @ (root * task.y)
     lost = 0.5 * float(np.sum((root * task.y - q @ targets) ** 2))
-    return Samples(r, targets, np.ones(d), task.offset + lost, task.name)
+    return Samples(task.name, r, targets, np.ones(d), task.offset + lost)
 
 
 def _numbers(name: str, values: Any) -> np.ndarray:
@@ -120,7 +132,9 @@ def _numbers(name: str, values: Any) -> np.ndarray:
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         where = ", ".join(str(tuple(map(int, index))) for index in bad[:SHOWN])
-        raise InputError(f"{name} has {len(bad)} entries that are NaN or infinite, first at {where}.")
+        raise InputError(
+            f"{name} has {len(bad)} entries that are NaN or infinite, first at {where}."
+        )
     return array
 
 
@@ -142,5 +156,3 @@ def _refuse_columns(name: str, bad: np.ndarray, what: str, applies: bool) -> Non
             f"{name} has {int(bad.sum())} columns that are {what} (numbered from 0: {columns}). "
             "Remove them: the network cannot tell them from a bias, or learns nothing from them."
         )
-
-

@@ -1,4 +1,4 @@
 """What is predicted. This folder never sees a training run."""
 
-from saddlewalk.theory.predict import METHODS as METHODS
-from saddlewalk.theory.predict import predict as predict
+from saddlewalk.theory.prediction import METHODS as METHODS
+from saddlewalk.theory.prediction import predict as predict

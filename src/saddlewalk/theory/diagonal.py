@@ -1,4 +1,4 @@
-r"""Diagonal linear networks: :math:`S_i = \frac{1}{2\eta}\log\cosh(\cdot)` and sparse regression (section 3, C).
+r""":math:`S_i = \frac{1}{2\eta}\log\cosh(\cdot)`: the diagonal linear network (section 3, appendix C).
 
 Utility maximisation. With the gradient :math:`g = \nabla_\beta L` frozen, the utility of coordinate
 i is :math:`-u_i v_i g_i`, and its accumulated utility has the closed form of Eq 31,
@@ -35,6 +35,8 @@ from saddlewalk.units import Diagonal
 
 _REST = 1e-10
 """A gradient this small, relative to the largest possible one, is zero."""
+_FAINT = 1e-12
+"""A coefficient whose part of the prediction is this small, relatively, is zero."""
 _TIE = 1e-12
 """Jump times closer than this, relatively, are one jump."""
 
@@ -82,7 +84,8 @@ class Regression:
         size, _ = nnls(self.design[:, active] * sign[active], self.target)
         support = active[size > 0]
         beta[support] = np.linalg.lstsq(self.design[:, support], self.target, rcond=None)[0]
-        return beta
+        share = np.abs(beta) * np.linalg.norm(self.design, axis=0)
+        return np.where(share > _FAINT * np.linalg.norm(self.target), beta, 0.0)
 
 
 @dataclass(frozen=True)
@@ -133,6 +136,8 @@ class Jump:
     off: tuple[int, ...]
     gap: float
     """Relative distance to the unit that would have been next: a small one is a near-tie."""
+    state: Dormancy
+    """Accumulated utility and sign of every unit right after the jump."""
 
 
 def sequence(
@@ -161,7 +166,7 @@ def sequence(
         )
         beta = regression.minimize(np.where(hit | active, state.sign, 0.0))
         now = beta != 0
-        gap = float((waits[~hit].min() - first) / first) if not hit.all() else math.inf
+        gap = 0.0 if hit.sum() > 1 else float(np.min(waits[~hit], initial=np.inf) / first - 1)
         jumps.append(
             Jump(
                 time=time,
@@ -169,10 +174,43 @@ def sequence(
                 on=tuple(map(int, np.flatnonzero(now & ~active))),
                 off=tuple(map(int, np.flatnonzero(active & ~now))),
                 gap=gap,
+                state=state,
             )
         )
         active = now
     return jumps, "limit"
+
+
+def agf_sequence(regression: Regression, eta: float, most: int = 100_000) -> tuple[list[Jump], str]:
+    """AGF at finite scale: Eq 31, 32 and 37 between the minimisations of Eq 5."""
+    return sequence(
+        regression,
+        lambda state, gradient: waiting_times(state, gradient, eta),
+        lambda state, gradient, time: accumulate(state, gradient, time, eta),
+        most,
+    )
+
+
+def limit_sequence(regression: Regression, most: int = 100_000) -> tuple[list[Jump], str]:
+    """Pesme and Flammarion's Algorithm 2: the limit of vanishing scale."""
+    return sequence(regression, waiting_times_limit, accumulate_limit, most)
+
+
+def accumulated_utility(
+    regression: Regression, jumps: list[Jump], eta: float, times: Float[np.ndarray, " time"]
+) -> Float[np.ndarray, "time d"]:
+    """S_i with the sign of the coefficient, along accelerated time: what Fig 8 d draws."""
+    d = regression.design.shape[1]
+    starts = [0.0, *(jump.time for jump in jumps)]
+    states = [Dormancy(np.zeros(d), np.zeros(d)), *(jump.state for jump in jumps)]
+    betas = [np.zeros(d), *(jump.beta for jump in jumps)]
+    path = np.empty((len(times), d))
+    for row, time in enumerate(times):
+        k = int(np.searchsorted(starts, time, side="right")) - 1
+        gradient = np.where(betas[k] != 0, 0.0, regression.gradient(betas[k]))
+        now = accumulate(states[k], gradient, time - starts[k], eta)
+        path[row] = now.sign * now.accumulated_utility
+    return path
 
 
 def predict_diagonal(
@@ -189,7 +227,7 @@ def predict_diagonal(
     if method == "limit":
         # their clock, t = -log(alpha) s; it also holds at finite scale, where the norm 1 is reached
         # after arccosh(1 / (2 alpha^2)) / 2, which is -log(alpha) up to alpha^4
-        jumps, stopped = sequence(regression, waiting_times_limit, accumulate_limit, most)
+        jumps, stopped = limit_sequence(regression, most)
         eta = -math.log(start)
     else:
         eta = -math.log(math.sqrt(2) * start)
@@ -198,12 +236,7 @@ def predict_diagonal(
                 f"At scale {scale:g} every unit starts with norm sqrt(2) alpha >= 1: none is dormant. "
                 "Use a scale below 0.7."
             )
-        jumps, stopped = sequence(
-            regression,
-            lambda state, gradient: waiting_times(state, gradient, eta),
-            lambda state, gradient, time: accumulate(state, gradient, time, eta),
-            most,
-        )
+        jumps, stopped = agf_sequence(regression, eta, most)
     return Staircase(
         setting=task.name,
         method=method,

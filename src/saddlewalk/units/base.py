@@ -73,7 +73,7 @@ class AbstractUnits(eqx.Module):
             * jax.random.normal(one_key, (width, *shape))
             for one_key, (name, shape) in zip(keys, shapes.items(), strict=True)
         }
-        return pack(drawn)
+        return pack(shapes, drawn)
 
     def with_rates(self, rates: dict[str, float]) -> "AbstractUnits":
         """The same units with a learning rate for each layer (1 where none is given)."""
@@ -137,7 +137,7 @@ class LayerRates(AbstractUnits):
         weights = jax.vmap(lambda theta: unpack(shapes, theta))(
             self.units.initialize(shapes, width, scale, key)
         )
-        return pack(self._scaled(weights, -1.0))
+        return pack(shapes, self._scaled(weights, -1.0))
 
     def _scaled(self, weights: Weights, power: float) -> Weights:
         rates = dict(self.rates)
@@ -156,6 +156,9 @@ def unpack(shapes: Shapes, theta: Float[Array, " size"]) -> Weights:
     return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
 
 
-def pack(weights: Weights) -> Float[Array, "width size"]:
-    """Flat parameters `(width, size)` out of named weights `(width, ...)`."""
-    return jnp.concatenate([w.reshape(w.shape[0], -1) for w in weights.values()], axis=1)
+def pack(shapes: Shapes, weights: Weights) -> Float[Array, "width size"]:
+    """Flat parameters `(width, size)` out of named weights `(width, ...)`.
+
+    The order is that of `shapes`: JAX sorts the keys of dictionaries that pass through it.
+    """
+    return jnp.concatenate([weights[k].reshape(len(weights[k]), -1) for k in shapes], axis=1)

@@ -25,9 +25,10 @@ def find_degree(units: AbstractUnits, inputs: int, outputs: int) -> int:
     theta_key, x_key = jax.random.split(jax.random.key(0))
     thetas = jax.random.normal(theta_key, (_PROBES, size_of(shapes)))
     xs = jax.random.normal(x_key, (_PROBES, inputs))
+    first = jnp.asarray(0)
 
     def magnitude(t: float) -> jax.Array:
-        respond = lambda theta, x: units.respond(unpack(shapes, t * theta), units.view(x, 0))  # noqa: E731
+        respond = lambda theta, x: units.respond(unpack(shapes, t * theta), units.view(x, first))  # noqa: E731
         return jnp.sqrt(jnp.sum(jax.vmap(respond)(thetas, xs) ** 2, axis=-1))
 
     small, double = magnitude(_SMALL), magnitude(2 * _SMALL)

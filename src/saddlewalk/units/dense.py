@@ -51,5 +51,7 @@ class Dense(AbstractUnits):
 
     def respond(self, weights: Weights, x: Array) -> Array:
         """a sigma(w x)."""
-        sigma = ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
+        sigma = (
+            ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
+        )
         return weights["a"] * sigma(weights["w"] @ x)

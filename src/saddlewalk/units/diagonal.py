@@ -13,9 +13,10 @@ So the parameters of this unit are p and q.
 """
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from saddlewalk.errors import InputError
@@ -66,7 +67,7 @@ class Diagonal(AbstractUnits):
             raise InputError(f"Learning rates must be positive; got {rates}.")
         return Diagonal(rates.get("u", 1.0), rates.get("v", 1.0))
 
-    def weights(self, theta: Float[Array, "... size"]) -> tuple[Array, Array]:
+    def weights(self, theta: Float[Array | np.ndarray, "... size"]) -> tuple[Any, Any]:
         """The weights (u, v) behind the parameters (p, q)."""
         p, q = theta[..., 0], theta[..., 1]
         return (
@@ -74,6 +75,8 @@ class Diagonal(AbstractUnits):
             math.sqrt(self.rate_v / 2) * (p - q),
         )
 
-    def coefficients(self, theta: Float[Array, "... size"]) -> Array:
+    def coefficients(self, theta: Float[Array | np.ndarray, "... size"]) -> Any:
         """The regression coefficients beta = u v."""
-        return math.sqrt(self.rate_u * self.rate_v) * 0.5 * (theta[..., 0] ** 2 - theta[..., 1] ** 2)
+        return (
+            math.sqrt(self.rate_u * self.rate_v) * 0.5 * (theta[..., 0] ** 2 - theta[..., 1] ** 2)
+        )

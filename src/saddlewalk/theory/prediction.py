@@ -35,7 +35,9 @@ def predict(
         raise InputError(f"Unknown method '{method}'.{nearest(method, METHODS)}")
     if type(units) not in _THEORIES:
         known = ", ".join(kind.__name__ for kind in _THEORIES)
-        raise InputError(f"There is no prediction for {type(units).__name__} units yet, only: {known}.")
+        raise InputError(
+            f"There is no prediction for {type(units).__name__} units yet, only: {known}."
+        )
     theory, methods = _THEORIES[type(units)]
     if method != "auto" and method not in methods:
         raise InputError(

@@ -1,0 +1,49 @@
+# Two commands: `make run` shows the first result, `make test` runs the tests.
+# Both make the environment in .venv first; nothing else needs to be installed by hand.
+
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+OUT    ?= results/first
+
+.PHONY: run test lint bench ci clean help
+
+help:            ## this list
+	@grep -E '^[a-z]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
+
+run: $(VENV)/.run       ## predict, simulate and compare a diagonal network; picture and numbers in results/first
+	$(BIN)/saddlewalk compare diagonal --scale 1e-12 --out $(OUT) --force
+	@echo "Now look at $(OUT)/figure.png"
+
+test: $(VENV)/.test      ## the tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.dev      ## lint, format, types, layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
+	$(BIN)/python benchmarks/flow.py
+
+ci: lint test    ## what must pass before a change lands
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.test: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+clean:           ## remove the environment and results
+	rm -rf $(VENV) results

@@ -1,0 +1,3 @@
+"""The command line."""
+
+from saddlewalk.cli.main import main as main

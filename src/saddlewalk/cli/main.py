@@ -1,0 +1,221 @@
+"""The command line: one thin command a verb. JAX is imported only when a command computes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from saddlewalk import store
+from saddlewalk.cli.results import note, show, write_folder
+from saddlewalk.cli.settings import SETTINGS, find_setting, make_problem
+from saddlewalk.errors import InputError
+
+_INTERRUPTED = 130
+_RUN_OPTIONS = ("solver", "learning_rate", "batch_size", "momentum", "max_time", "max_steps")
+
+
+class _Main(click.Group):
+    """Turns every InputError into one sentence on stderr and exit code 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except InputError as error:
+            raise click.UsageError(str(error)) from error
+        except (PermissionError, OSError) as error:
+            raise click.UsageError(f"{error.strerror or error}: {error.filename}") from error
+
+
+@click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="saddlewalk")
+def main() -> None:
+    """Which features a network learns, in which order and when, and the training run beside it.
+
+    Start with:  saddlewalk compare diagonal --out results/first
+    """
+
+
+def _options(*groups: list[Callable]) -> Callable:
+    def decorate(function: Callable) -> Callable:
+        for option in reversed([option for group in groups for option in group]):
+            function = option(function)
+        return function
+
+    return decorate
+
+
+_COMMON = [
+    click.argument("setting"),
+    click.option(
+        "--scale", type=float, default=1e-6, show_default=True, help="Initialisation scale alpha."
+    ),
+    click.option(
+        "--seed", type=int, default=0, show_default=True, help="Seed of the initialisation."
+    ),
+    click.option("--data", type=click.Path(), help="Own data: .npz (X, y) or .csv (target last)."),
+    click.option("--width", type=int, help="Number of units."),
+    click.option("--samples", type=int, help="Samples of made data."),
+    click.option("--dim", type=int, help="Inputs of made data."),
+    click.option("--sparsity", type=int, help="Nonzero coefficients of made data."),
+    click.option("--noise", type=float, help="Noise in the targets of made data."),
+    click.option(
+        "--correlation", type=float, help="Correlation of neighbouring inputs of made data."
+    ),
+    click.option("--data-seed", type=int, help="Seed of made data."),
+    click.option("--out", type=click.Path(), help="Folder for result, figure and configuration."),
+    click.option("--force", is_flag=True, help="Replace the folder if it exists."),
+    click.option(
+        "--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."
+    ),
+]
+_METHOD = [
+    click.option(
+        "--method",
+        default="auto",
+        show_default=True,
+        help="auto | closed | numeric | limit; see `saddlewalk settings`.",
+    )
+]
+_RUN = [
+    click.option(
+        "--solver",
+        default="auto",
+        show_default=True,
+        help="auto | explicit | implicit (gradient flow) | descent | sgd.",
+    ),
+    click.option(
+        "--learning-rate", type=float, default=1e-2, show_default=True, help="For descent, sgd."
+    ),
+    click.option("--batch-size", type=int, default=32, show_default=True, help="For sgd."),
+    click.option(
+        "--momentum", type=float, default=0.0, show_default=True, help="For descent, sgd."
+    ),
+    click.option("--max-time", type=float, default=float("inf"), help="Stop at this time."),
+    click.option(
+        "--max-steps",
+        type=int,
+        default=1_000_000,
+        show_default=True,
+        help="Stop after these steps.",
+    ),
+]
+
+
+@main.command()
+@_options(_COMMON, _METHOD)
+def predict(**options: Any) -> None:
+    """Predict the staircase of SETTING without training."""
+    import saddlewalk as sw
+
+    task, units, common = _prepare(options)
+    stairs = sw.predict(task, units, common["scale"], common["seed"], common["method"])
+    _finish(stairs, {**stairs.to_json(), "setting": common["setting"]}, common, options)
+
+
+@main.command()
+@_options(_COMMON, _RUN)
+def train(**options: Any) -> None:
+    """Simulate SETTING: gradient flow from a small start, or finite steps."""
+    import saddlewalk as sw
+    from saddlewalk.agreement import trajectory_to_json
+
+    task, units, common = _prepare(options)
+    path = sw.train(task, units, common["scale"], common["seed"], **common["run"])
+    record = trajectory_to_json(path, sw.diagnose.observed_stages(path))
+    _finish(path, {**record, "setting": common["setting"]}, common, options)
+    _exit_if_interrupted(path)
+
+
+@main.command()
+@_options(_COMMON, _METHOD, _RUN)
+def compare(**options: Any) -> None:
+    """Predict SETTING, simulate it, lay one over the other, and say how well they agree."""
+    import saddlewalk as sw
+
+    task, units, common = _prepare(options)
+    stairs = sw.predict(task, units, common["scale"], common["seed"], common["method"])
+    path = sw.train(task, units, common["scale"], common["seed"], **common["run"])
+    agreement = sw.compare(stairs, path)
+    record = agreement.to_json()
+    for part in ("predicted", "observed"):
+        record[part]["setting"] = common["setting"]
+    _finish(agreement, record, common, options)
+    _exit_if_interrupted(path)
+
+
+@main.command()
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+def settings(as_json: bool) -> None:
+    """List the settings, their options and methods."""
+    import json
+
+    if as_json:
+        record = {
+            name: {"summary": s.summary, "methods": list(s.methods), "options": s.options}
+            for name, s in SETTINGS.items()
+        }
+        click.echo(json.dumps(record))
+        return
+    for name, setting in SETTINGS.items():
+        click.echo(f"{name}: {setting.summary}")
+        click.echo(f"  --method {' | '.join(setting.methods)}")
+        for option, default in setting.options.items():
+            shown = "" if default is None else f" (default {default})"
+            click.echo(f"  --{option.replace('_', '-')}{shown}")
+
+
+@main.command()
+@click.argument("figure")
+@click.option("--out", type=click.Path(), help="Folder for picture, claims and numbers.")
+@click.option("--force", is_flag=True, help="Replace the folder if it exists.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+def reproduce(figure: str, out: str | None, force: bool, as_json: bool) -> None:
+    """Redraw a FIGURE of the papers and check its claims; `list` names the figures."""
+    from saddlewalk.figures import FIGURES
+    from saddlewalk.figures import reproduce as make
+
+    if figure == "list":
+        click.echo("\n".join(FIGURES))
+        return
+    if out:
+        store.check_folder_free(out, force)
+    result = make(figure)
+    show(result, result.to_json(), as_json)
+    if out:
+        with store.new_folder(out, force) as folder:
+            result.write(folder)
+        note(f"wrote {out}/ (figure.png, figure.svg, result.json)")
+
+
+def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
+    """Task, units, and the options that are not about the data; cheap checks come first."""
+    from saddlewalk.staircase import check_scale
+
+    common = {
+        name: options[name] for name in ("setting", "scale", "seed", "out", "force", "as_json")
+    }
+    find_setting(common["setting"])
+    check_scale(common["scale"])
+    if common["out"]:
+        store.check_folder_free(common["out"], common["force"])
+    common["method"] = options.get("method")
+    common["run"] = {name: options[name] for name in _RUN_OPTIONS if name in options}
+    taken = {*common, *_RUN_OPTIONS}
+    about_data = {k: v for k, v in options.items() if k not in taken and v is not None}
+    task, units = make_problem(common["setting"], about_data)
+    return task, units, common
+
+
+def _finish(
+    result: Any, record: dict[str, Any], common: dict[str, Any], options: dict[str, Any]
+) -> None:
+    show(result, record, common["as_json"])
+    if common["out"]:
+        config = {k: v for k, v in options.items() if v not in (None, float("inf"))}
+        write_folder(common["out"], common["force"], result, record, config)
+
+
+def _exit_if_interrupted(path: Any) -> None:
+    if path.stopped == "interrupted":
+        note("interrupted: the result is the part that was computed")
+        raise SystemExit(_INTERRUPTED)

@@ -1,0 +1,46 @@
+"""What a command leaves behind: one JSON object on stdout, or a table, and a result folder."""
+
+import hashlib
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from saddlewalk import store
+
+
+def show(result: Any, record: dict[str, Any], as_json: bool) -> None:
+    """Print a result for a program or for a person."""
+    click.echo(json.dumps(record, allow_nan=False) if as_json else str(result))
+
+
+def write_folder(
+    out: str, force: bool, result: Any, record: dict[str, Any], config: dict[str, Any]
+) -> None:
+    """Result file, figure as PNG and SVG, the exact configuration, versions, seed."""
+    with store.new_folder(out, force) as folder:
+        result.save(folder / "result.nc")
+        result.plot(folder / "figure.png")
+        result.plot(folder / "figure.svg")
+        store.write_json(record, folder / "result.json")
+        store.write_json(_provenance(config), folder / "config.json")
+    note(f"wrote {Path(out)}/ (result.nc, result.json, figure.png, figure.svg, config.json)")
+
+
+def note(message: str) -> None:
+    """A line for the person at the terminal, never on stdout."""
+    click.echo(message, err=True)
+
+
+def _provenance(config: dict[str, Any]) -> dict[str, Any]:
+    data = config.get("data")
+    return {
+        "configuration": config,
+        "command": " ".join(["saddlewalk", *sys.argv[1:]]),
+        "data_sha256": hashlib.sha256(Path(data).read_bytes()).hexdigest() if data else None,
+        "versions": store.versions(),
+        "written": datetime.now(UTC).isoformat(timespec="seconds"),
+    }

@@ -1,0 +1,16 @@
+"""The papers' figures: one function a figure, with its claims as numbers."""
+
+from saddlewalk.errors import InputError, nearest
+from saddlewalk.figures.agf_diagonal import figure_3, figure_8
+from saddlewalk.figures.claims import Claim as Claim
+from saddlewalk.figures.claims import FigureResult as FigureResult
+from saddlewalk.figures.claims import Maker
+
+FIGURES: dict[str, Maker] = {"agf-3": figure_3, "agf-8": figure_8}
+
+
+def reproduce(name: str) -> FigureResult:
+    """Draw one figure of the papers and check its claims."""
+    if name not in FIGURES:
+        raise InputError(f"Unknown figure '{name}'.{nearest(name, FIGURES)}")
+    return FIGURES[name]()

@@ -1,0 +1,78 @@
+"""A figure with its claims: what the paper says, as numbers that can fail."""
+
+import itertools
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from saddlewalk import draw, store, text
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of the paper, checked on what was just computed."""
+
+    statement: str
+    measured: str
+    holds: bool
+
+
+@dataclass(frozen=True)
+class FigureResult:
+    """A drawn figure and the verdict on its claims."""
+
+    name: str
+    title: str
+    claims: tuple[Claim, ...]
+    figure: Any
+    numbers: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        """`reproduced`, or `partly` with the number of claims that do not hold."""
+        failed = sum(not claim.holds for claim in self.claims)
+        return (
+            "reproduced" if failed == 0 else f"partly: {failed} of {len(self.claims)} claims fail"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        return {
+            "figure": self.name,
+            "title": self.title,
+            "verdict": self.verdict,
+            "claims": [
+                {"statement": c.statement, "measured": c.measured, "holds": bool(c.holds)}
+                for c in self.claims
+            ],
+            "numbers": self.numbers,
+        }
+
+    def write(self, folder: Path) -> None:
+        """Picture as PNG and SVG, claims and numbers as JSON, into an existing folder."""
+        with draw.styled():
+            self.figure.savefig(folder / "figure.png")
+            self.figure.savefig(folder / "figure.svg", metadata={"Date": None})
+        store.write_json(self.to_json(), folder / "result.json")
+
+    def __str__(self) -> str:
+        rows = [["yes" if c.holds else "NO", c.statement, c.measured] for c in self.claims]
+        columns = ["holds", "claim of the paper", "measured here"]
+        return text.table(f"{self.name}: {self.title}", columns, rows, left=3) + f"\n{self.verdict}"
+
+
+Maker = Callable[[], FigureResult]
+
+
+def close(measured: Iterable[float], expected: Iterable[float], relative: float) -> bool:
+    """Whether two sequences of numbers agree one by one."""
+    pairs = list(zip(measured, expected, strict=True))
+    return all(math.isclose(a, b, rel_tol=relative, abs_tol=relative) for a, b in pairs)
+
+
+def falls(values: Iterable[float]) -> bool:
+    """Whether a sequence decreases strictly."""
+    sequence = list(values)
+    return all(a > b for a, b in itertools.pairwise(sequence))

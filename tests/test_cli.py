@@ -1,0 +1,180 @@
+"""The command line as a user meets it: JSON, folders, exit codes, one sentence for bad input."""
+
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import saddlewalk as sw
+from saddlewalk.cli import main
+
+
+@pytest.fixture
+def run():
+    def call(*arguments):
+        return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    return call
+
+
+@pytest.fixture
+def data(fig3, tmp_path):
+    file = tmp_path / "own.npz"
+    np.savez(file, X=fig3.x, y=fig3.y[:, 0])
+    return file
+
+
+def test_predict_json_is_one_object_with_the_documented_fields(run, data):
+    result = run("predict", "diagonal", "--data", data, "--scale", 1e-8, "--json")
+    assert result.exit_code == 0
+    record = json.loads(result.stdout)
+    assert {
+        "setting", "method", "scale", "seed", "kappa", "eta", "initial_loss", "stages",
+        "assumptions", "stopped",
+    } <= set(record)  # fmt: skip
+    assert next(s["feature"] for s in record["stages"]) == {
+        "kind": "coordinate",
+        "index": 1,
+        "sign": -1,
+    }
+    assert record["stopped"] == "no dormant units"
+    assert record["eta"] == pytest.approx(-np.log(np.sqrt(2) * 1e-8))
+    for stage in record["stages"]:
+        assert stage["time_accelerated"] == pytest.approx(stage["time"] / record["eta"])
+
+
+def test_train_and_compare_json(run, data):
+    record = json.loads(run("train", "diagonal", "--data", data, "--json").stdout)
+    assert {
+        "setting", "scale", "seed", "solver", "steps", "rhs_evaluations", "final_loss", "time",
+        "loss", "stages",
+    } <= set(record)  # fmt: skip
+    both = json.loads(run("compare", "diagonal", "--data", data, "--json").stdout)
+    assert set(both) == {"predicted", "observed", "agreement"}
+    assert both["agreement"]["order"] is True
+    assert both["agreement"]["stages_predicted"] == len(both["agreement"]["time_error"]) == 5
+    assert both["observed"]["loss"] == record["loss"]
+
+
+def test_result_folder(run, data, tmp_path):
+    out = tmp_path / "deep" / "result"
+    first = run("compare", "diagonal", "--data", data, "--seed", 3, "--out", out)
+    assert first.exit_code == 0
+    assert "jump times: mean error" in first.stdout
+    names = {"result.nc", "result.json", "figure.png", "figure.svg", "config.json"}
+    assert {f.name for f in out.iterdir()} == names
+    config = json.loads((out / "config.json").read_text())
+    assert config["configuration"]["seed"] == 3
+    assert len(config["data_sha256"]) == 64
+    assert config["versions"]["saddlewalk"] == "0.1.0"
+    again = run("predict", "diagonal", "--data", data, "--out", out)
+    assert again.exit_code == 2
+    assert "--force" in again.stderr
+    assert (out / "result.json").stat().st_size > 1000
+    assert run("predict", "diagonal", "--data", data, "--out", out, "--force").exit_code == 0
+    assert "predicted" not in json.loads((out / "result.json").read_text())
+
+
+def test_csv_with_and_without_header(run, fig3, tmp_path):
+    table = np.column_stack([fig3.x, fig3.y])
+    np.savetxt(tmp_path / "plain.csv", table, delimiter=",")
+    np.savetxt(tmp_path / "named.csv", table, delimiter=",", header="a,b,c,d,e,y", comments="")
+    records = [
+        json.loads(run("predict", "diagonal", "--data", tmp_path / name, "--json").stdout)
+        for name in ("plain.csv", "named.csv")
+    ]
+    assert records[0]["stages"] == records[1]["stages"]
+
+
+def test_moments_from_a_file(run, fig3, tmp_path):
+    n = len(fig3.x)
+    xx, yx, yy = fig3.x.T @ fig3.x / n, fig3.y.T @ fig3.x / n, fig3.y.T @ fig3.y / n
+    np.savez(tmp_path / "moments.npz", Sigma_xx=xx, Sigma_yx=yx, Sigma_yy=yy)
+    moments = run("predict", "diagonal", "--data", tmp_path / "moments.npz", "--json")
+    record = json.loads(moments.stdout)
+    exact = sw.predict(fig3, sw.units.Diagonal(), 1e-6)
+    np.testing.assert_allclose([s["time"] for s in record["stages"]], exact.jump_times, rtol=1e-8)
+
+
+def test_settings(run):
+    assert "diagonal" in run("settings").stdout
+    assert "closed" in json.loads(run("settings", "--json").stdout)["diagonal"]["methods"]
+
+
+def bad_files(folder):
+    good = {"X": np.random.default_rng(0).normal(size=(6, 2)), "y": np.arange(6.0)}
+    np.savez(folder / "nan.npz", X=np.where(good["X"] > 1, np.nan, good["X"]), y=good["y"])
+    np.savez(folder / "long.npz", X=good["X"], y=np.arange(7.0))
+    np.savez(folder / "constant.npz", X=np.column_stack([good["X"], np.ones(6)]), y=good["y"])
+    np.savez(folder / "names.npz", A=good["X"])
+    np.savez(folder / "text.npz", X=np.array([["a", "b"]]), y=[1.0])
+    np.savez(folder / "object.npz", X=np.array([{}], dtype=object), y=[1.0])
+    np.savez(folder / "whole.npz", **good)
+    whole = (folder / "whole.npz").read_bytes()
+    (folder / "cut.npz").write_bytes(whole[: len(whole) // 2])
+    (folder / "empty.npz").write_bytes(b"")
+    (folder / "ragged.csv").write_text("1,2,3\n4,5\n")
+    (folder / "hole.csv").write_text("1,2,3\n4,,6\n7,8,9\n")
+    (folder / "words.csv").write_text("a,b\n1,x\n")
+    (folder / "one.csv").write_text("1\n2\n3\n")
+    (folder / "nothing.csv").write_text("\n")
+    (folder / "data.txt").write_text("1,2\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["predict", "diagnal"], "Did you mean 'diagonal'"),
+        (["predict", "xyz"], "Known: diagonal"),
+        (["predict", "diagonal", "--scale", "0"], "positive number"),
+        (["predict", "diagonal", "--scale=-1"], "positive number"),
+        (["predict", "diagonal", "--scale", "nan"], "positive number"),
+        (["predict", "diagonal", "--scale", "abc"], "not a valid float"),
+        (["train", "diagonal", "--width", "0"], "at least 1"),
+        (["train", "diagonal", "--width", "3"], "its width is 10"),
+        (["predict", "diagonal", "--dim", "0"], "--dim must be at least 1"),
+        (["predict", "diagonal", "--sparsity", "11"], "larger than --dim"),
+        (["predict", "diagonal", "--correlation", "1"], "strictly between"),
+        (["predict", "diagonal", "--method", "numeric"], "they have: closed, limit"),
+        (["train", "diagonal", "--solver", "rk4"], "Unknown solver"),
+        (["predict", "diagonal", "--data", "absent.npz"], "no file"),
+        (["predict", "diagonal", "--data", "whole.npz", "--dim", "3"], "nothing to make"),
+        (["predict", "diagonal", "--data", "nan.npz"], "NaN or infinite"),
+        (["predict", "diagonal", "--data", "long.npz"], "6 samples and y has 7"),
+        (["predict", "diagonal", "--data", "constant.npz"], "constant"),
+        (["predict", "diagonal", "--data", "names.npz"], "it holds A"),
+        (["predict", "diagonal", "--data", "text.npz"], "must hold numbers"),
+        (["predict", "diagonal", "--data", "object.npz"], "cannot be read"),
+        (["predict", "diagonal", "--data", "cut.npz"], "truncated"),
+        (["predict", "diagonal", "--data", "empty.npz"], "truncated"),
+        (["predict", "diagonal", "--data", "ragged.csv"], "different lengths"),
+        (["predict", "diagonal", "--data", "hole.csv"], "NaN or infinite"),
+        (["predict", "diagonal", "--data", "words.csv"], "separated by commas"),
+        (["predict", "diagonal", "--data", "one.csv"], "one column"),
+        (["predict", "diagonal", "--data", "nothing.csv"], "no rows"),
+        (["predict", "diagonal", "--data", "data.txt"], "must end in"),
+        (["reproduce", "agf-9"], "Did you mean"),
+        (["predict", "diagonal", "--out", "whole.npz"], "is a file"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_two(
+    run, tmp_path, monkeypatch, arguments, message
+):
+    monkeypatch.chdir(tmp_path)
+    bad_files(tmp_path)
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert "Traceback" not in result.output
+    assert result.stdout == ""
+
+
+def test_figures_reproduce(run, tmp_path):
+    for name in ("agf-3", "agf-8"):
+        result = run("reproduce", name, "--out", tmp_path / name, "--json")
+        assert result.exit_code == 0
+        record = json.loads(result.stdout)
+        assert record["verdict"] == "reproduced", record["claims"]
+        assert (tmp_path / name / "figure.png").stat().st_size > 20_000
+    assert run("reproduce", "list").stdout.split() == ["agf-3", "agf-8"]

@@ -1,0 +1,233 @@
+"""Gradient flow against other formulations, other integrators, and laws that hold exactly."""
+
+import math
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import saddlewalk as sw
+from oracles import mirror_flow
+
+DIAGONAL = sw.units.Diagonal()
+
+
+@pytest.mark.parametrize("scale", [0.5, 1e-2, 1e-6, 1e-12, 1e-30])
+def test_loss_agrees_with_mirror_descent_at_every_saved_time(fig3, scale):
+    """The oracle integrates another ODE (in the dual variable) with DOP853 at 1e-12."""
+    end = 5 * max(1.0, -math.log(scale))
+    path = sw.train(fig3, DIAGONAL, scale, max_time=end, convergence=0.0)
+    expected = mirror_flow(fig3.x, fig3.y[:, 0], scale, path.time)
+    assert np.abs(path.loss - expected).max() < 1e-6 * expected[0]
+
+
+@pytest.mark.parametrize("scale", [1e-16, 1e-30, 1e-100])
+def test_jump_times_at_tiny_scales(fig3, scale):
+    path = sw.train(fig3, DIAGONAL, scale)
+    stairs = sw.predict(fig3, DIAGONAL, scale)
+    seen = np.array(sw.compare(stairs, path).jump_times)
+    grid = np.unique(np.concatenate([seen * f for f in np.linspace(0.98, 1.02, 81)]))
+    curve = mirror_flow(fig3.x, fig3.y[:, 0], scale, grid, rtol=1e-10)
+    levels = stairs.loss_levels
+    middles = 0.5 * (np.array(levels[:-1]) + levels[1:])
+    exact = np.interp(-middles, -curve, grid)
+    np.testing.assert_allclose(seen, exact, rtol=1e-3)
+
+
+@pytest.mark.parametrize("solver", ["explicit", "implicit"])
+@pytest.mark.parametrize("scale", [1e-2, 1e-12])
+def test_conserved_quantity(fig3, scale, solver):
+    """u^2 - v^2 = 2 p q = 2 alpha^2."""
+    path = sw.train(fig3, DIAGONAL, scale, solver=solver)
+    conserved = 2 * np.prod(path.parameters, axis=2)
+    assert np.abs(conserved / (2 * scale**2) - 1).max() < 1e-8
+
+
+def test_explicit_and_implicit_steps_agree(fig3, fig3_paths):
+    implicit = sw.train(fig3, DIAGONAL, 1e-6, solver="implicit")
+    crossings = [path.data["crossing"].values for path in (implicit, fig3_paths[1e-6])]
+    np.testing.assert_allclose(*crossings, rtol=1e-6)
+
+
+def test_events_are_where_the_norm_passes_one(fig3):
+    probe = sw.train(fig3, DIAGONAL, 1e-6)
+    times, units = probe.data["crossing"].values, probe.data["crossing_unit"].values
+    assert list(units) == [1, 2, 3, 0, 4]
+    at_events = sw.train(fig3, DIAGONAL, 1e-6, times=times)
+    norm = np.linalg.norm(at_events.parameters[: len(times)], axis=2)
+    np.testing.assert_allclose(norm[np.arange(5), units], 1.0, rtol=1e-5)
+
+
+def test_dense_output_at_requested_times(fig3):
+    wanted = np.linspace(0.0, 20.0, 11)
+    path = sw.train(fig3, DIAGONAL, 1e-6, times=wanted, max_time=20.0)
+    np.testing.assert_allclose(path.data["saved"], wanted)
+    expected = mirror_flow(fig3.x, fig3.y[:, 0], 1e-6, wanted)
+    beta = DIAGONAL.coefficients(path.parameters)
+    loss = 0.5 * np.mean((beta @ fig3.x.T - fig3.y[:, 0]) ** 2, axis=1)
+    assert np.abs(loss - expected).max() < 1e-5 * expected[0]
+
+
+@pytest.fixture(scope="module")
+def quadratic_paths(teacher):
+    units = sw.units.Dense(5, "quadratic")
+    return {s: sw.train(teacher, units, s, seed=1) for s in (1e-3, 1e-20, 1e-50)}
+
+
+def test_degree_three_agrees_with_a_tight_reference(teacher, quadratic_paths):
+    path = quadratic_paths[1e-3]
+    assert path.info["solver"] == "implicit"
+    problem = sw.Problem(teacher, sw.units.Dense(5, "quadratic"))
+    with sw.float64():
+        velocity = eqx.filter_jit(problem.velocity)
+        start = np.asarray(problem.initialize(1e-3, 1))
+        loss = eqx.filter_vmap(problem.loss)
+        keep = path.time <= path.time[np.argmax(path.loss < 0.3 * path.loss[0])] * 1.2
+        solution = solve_ivp(
+            lambda t, y: np.asarray(velocity(jnp.asarray(y.reshape(5, 4)))).ravel(),
+            (0.0, path.time[keep][-1]),
+            start.ravel(),
+            method="DOP853",
+            t_eval=path.time[keep],
+            rtol=1e-12,
+            atol=1e-16,
+        )
+        expected = np.asarray(loss(jnp.asarray(solution.y.T.reshape(-1, 5, 4))))
+    assert np.abs(path.loss[keep] - expected).max() < 1e-5 * expected[0]
+
+
+def test_degree_three_scales_as_one_over_alpha(quadratic_paths):
+    """Theorem B.2: as alpha -> 0 everything happens at times proportional to 1/alpha."""
+    level = 0.5 * quadratic_paths[1e-20].loss[0]
+    early, late = (
+        sw.diagnose.loss_curve(quadratic_paths[s]).crossing(level) * s for s in (1e-20, 1e-50)
+    )
+    assert early == pytest.approx(late, rel=1e-6)
+    assert quadratic_paths[1e-50].stopped == "converged"
+    assert quadratic_paths[1e-50].loss[-1] < 1e-6 * quadratic_paths[1e-50].loss[0]
+
+
+def test_cost_grows_with_the_logarithm_of_the_scale(quadratic_paths):
+    steps = {s: p.info["steps"] for s, p in quadratic_paths.items()}
+    assert steps[1e-50] < 4 * steps[1e-20] < 50 * steps[1e-3]
+
+
+def test_stops_at_a_minimum_and_not_at_a_saddle(fig3_paths):
+    for path in fig3_paths.values():
+        assert path.stopped == "converged"
+        assert path.loss[-1] < 1e-5 * path.loss[0]
+
+
+def test_time_limit(fig3):
+    path = sw.train(fig3, DIAGONAL, 1e-6, max_time=5.0)
+    assert path.stopped == "limit"
+    assert path.time[-1] == pytest.approx(5.0)
+
+
+def test_descent_approaches_the_flow_as_the_learning_rate_falls(fig3):
+    flow = sw.train(fig3, DIAGONAL, 1e-2, max_time=6.0)
+    gaps = []
+    for rate in (4e-3, 2e-3, 1e-3):
+        path = sw.train(fig3, DIAGONAL, 1e-2, solver="descent", learning_rate=rate, max_time=6.0)
+        flow_loss = np.interp(path.time, flow.time, flow.loss)
+        gaps.append(np.abs(path.loss - flow_loss).max())
+    assert gaps[0] > 1.8 * gaps[1] > 3.2 * gaps[2]
+
+
+def test_sgd_is_noisy_descent_with_the_same_mean(fig3):
+    runs = [
+        sw.train(
+            fig3,
+            DIAGONAL,
+            0.3,
+            seed=seed,
+            solver="sgd",
+            batch_size=5,
+            learning_rate=1e-3,
+            max_time=0.2,
+        )
+        for seed in range(2)
+    ]
+    full = sw.train(fig3, DIAGONAL, 0.3, solver="descent", learning_rate=1e-3, max_time=0.2)
+    assert runs[0].loss[-1] != runs[1].loss[-1]
+    for run in runs:
+        assert run.loss[-1] == pytest.approx(full.loss[-1], rel=0.2)
+        assert run.info["batch_size"] == 5
+
+
+def test_too_large_a_learning_rate_is_reported(fig3):
+    path = sw.train(fig3, DIAGONAL, 0.5, solver="descent", learning_rate=10.0, max_time=5000.0)
+    assert path.stopped.startswith("diverged")
+
+
+def test_one_program_for_one_shape(small_regression):
+    """Another seed, scale, limit, tolerance or data set of the same shape compiles nothing."""
+    compiled = []
+    units = sw.units.Dense(3, "tanh")
+    sw.train(small_regression, units, 1e-2, max_time=4.0)
+    other = sw.tasks.from_arrays(small_regression.x[::-1], 2 * small_regression.y)
+
+    def listen(event, duration, **_):
+        if "backend_compile" in event:
+            compiled.append(event)
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        sw.train(other, units, 1e-4, seed=7, max_time=9.0, tolerance=1e-7)
+        assert compiled == []
+        sw.train(small_regression, sw.units.Dense(4, "tanh"), 1e-2, max_time=4.0)
+        assert compiled  # the listener does hear compilations
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def test_interruption_leaves_a_usable_result(fig3, monkeypatch, tmp_path):
+    from saddlewalk.flow.progress import Progress
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "update", interrupt)
+    path = sw.train(fig3, DIAGONAL, 1e-6)
+    assert path.stopped == "interrupted"
+    assert 0 < path.time[-1] < 58
+    assert sw.Trajectory.load(path.save(tmp_path / "part.nc")).stopped == "interrupted"
+
+
+def test_observables_and_a_start_of_ones_own(fig3):
+    start = np.full((5, 2), 1e-3)
+    path = sw.train(
+        fig3,
+        DIAGONAL,
+        1e-3,
+        start=start,
+        observables={"beta": DIAGONAL.coefficients},
+        max_time=2.0,
+        most_saved=10,
+    )
+    assert path.data["beta"].shape == path.data["parameters"].shape[:2]
+    assert path.data.sizes["saved"] <= 11
+    np.testing.assert_allclose(path.parameters[0], start)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"solver": "euler"}, "Unknown solver"),
+        ({"start": np.ones((2, 2))}, r"shape \(5, 2\)"),
+        ({"start": np.full((5, 2), np.nan)}, "NaN"),
+        ({"times": [-1.0]}, "not negative"),
+        ({"solver": "descent", "learning_rate": 0.0}, "learning rate must be positive"),
+        ({"solver": "sgd", "batch_size": 0}, "batch size"),
+        ({"solver": "descent", "momentum": 1.0}, "momentum"),
+        ({"solver": "descent", "times": [1.0]}, "gradient flow"),
+        ({"scale": -1.0}, "positive number"),
+        ({"scale": 1e-200}, "underflow"),
+    ],
+)
+def test_bad_options(fig3, options, message):
+    with pytest.raises(sw.InputError, match=message):
+        sw.train(fig3, DIAGONAL, **{"scale": 1e-3, **options})

@@ -1,0 +1,140 @@
+"""The door to the solvers: order of accuracy, saddles, stiffness, clocks."""
+
+import diffrax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import saddlewalk as sw
+from saddlewalk import ode
+
+
+class Flow(ode.AbstractFlow):
+    """A gradient flow in two numbers, for tests with a solution on paper."""
+
+    def yardstick(self, y):
+        return jnp.maximum(jnp.abs(y), 1e-300)
+
+    def ruler(self, y):
+        return jnp.ones_like(y)
+
+    def noise(self, y):
+        return jnp.zeros_like(y)
+
+    def observe(self, y):
+        return y
+
+    def margin(self, y):
+        return jnp.asarray(1.0)
+
+
+class Saddle(Flow):
+    """x grows, y falls fast onto a stable rest: dx = x (1 - x^2), dy = -1e4 (y - 1)."""
+
+    def velocity(self, y):
+        return jnp.stack([y[:, 0] * (1 - y[:, 0] ** 2), -1e4 * (y[:, 1] - 1)], axis=1)
+
+
+class Pendulum(Flow):
+    """dx = -sin x, a smooth scalar flow: tan(x/2) = tan(x0/2) exp(-t)."""
+
+    def velocity(self, y):
+        return -jnp.sin(y)
+
+
+class Wakes(Flow):
+    """dx = x^2 (degree 3) until x is large: x = 1 / (1/x0 - t), beside a unit that relaxes at rate 1."""
+
+    def velocity(self, y):
+        return jnp.stack([y[:, 0] ** 2, 1 - y[:, 1]], axis=1)
+
+    def margin(self, y):
+        return 1.0 - y[0, 0]
+
+
+def run(flow, start, kind, rtol, times=(), **limits):
+    with sw.float64():
+        pieces = list(
+            ode.integrate(
+                flow,
+                jnp.asarray(start),
+                kind=kind,
+                rtol=rtol,
+                times=np.asarray(times, dtype=float),
+                **limits,
+            )
+        )
+    return pieces
+
+
+@pytest.mark.parametrize("kind", ["explicit", "implicit"])
+def test_solution_and_dense_output(kind):
+    times = np.linspace(0.0, 3.0, 7)
+    pieces = run(Pendulum(), [[1.0, 2.0]], kind, 1e-9, times, max_time=3.0)
+    got_time = np.concatenate([p.requested_time for p in pieces])
+    got = np.concatenate([p.requested for p in pieces if p.requested is not None])
+    np.testing.assert_allclose(got_time, times)
+    exact = 2 * np.arctan(np.tan(np.array([0.5, 1.0])) * np.exp(-times)[:, None])
+    np.testing.assert_allclose(got[:, 0], exact, rtol=3e-7)
+    np.testing.assert_allclose(pieces[-1].end[0], exact[-1], rtol=1e-7)
+
+
+class Coupled(Flow):
+    """Minus the gradient of a^2 b^2 / 2 + cos(a) + b^4 / 4."""
+
+    def velocity(self, y):
+        a, b = y[:, 0], y[:, 1]
+        return jnp.stack([-a * b**2 + jnp.sin(a), -(a**2) * b - b**3], axis=1)
+
+
+def test_rosenbrock_has_order_four():
+    """Halving fixed steps divides the error by 16, against DOP853 at 1e-13."""
+    flow, end = Coupled(), 2.0
+    with sw.float64():
+        term = diffrax.ODETerm(lambda t, y, args: flow.velocity(y))
+        step = jax.jit(
+            lambda y, h: ode.Rosenbrock(flow).step(term, 0.0, h, y, None, None, False)[0]
+        )
+        reference = solve_ivp(
+            lambda t, y: np.asarray(flow.velocity(jnp.asarray(y)[None]))[0],
+            (0.0, end),
+            [0.7, 1.2],
+            method="DOP853",
+            rtol=1e-13,
+            atol=1e-15,
+        ).y[:, -1]
+        errors = []
+        for n in (80, 160, 320):
+            y = jnp.array([[0.7, 1.2]])
+            for _ in range(n):
+                y = step(y, end / n)
+            errors.append(np.abs(y[0] - reference).max())
+    orders = np.log2(np.array(errors[:-1]) / errors[1:])
+    assert (orders > 3.6).all()
+    assert (orders < 4.4).all()
+
+
+def test_implicit_steps_do_not_sit_at_a_saddle():
+    """From 1e-12 off the saddle, x passes 1/2 at log(5e11 * sqrt(4/3)): large steps would damp it."""
+    pieces = run(Saddle(), [[1e-12, 1.0]], "implicit", 1e-6, max_time=60.0)
+    time = np.concatenate([p.time for p in pieces])
+    x = np.concatenate([p.saved for p in pieces])[:, 0, 0]
+    exact = np.log(0.5 / np.sqrt(1 - 0.25)) - np.log(1e-12)
+    assert np.interp(0.5, x, time) == pytest.approx(exact, rel=1e-3)
+    assert sum(p.steps for p in pieces) < 2000
+
+
+def test_clock_resolves_a_jump_of_length_one_at_time_1e50():
+    """x passes 1 at t = 1e50 - 1; the steps must grow to 1e49 and shrink to 1e-1."""
+    pieces = run(Wakes(), [[1e-50, 0.5]], "implicit", 1e-6, max_steps=20_000)
+    event = next(p for p in pieces if p.event)
+    assert event.time[-1] == pytest.approx(1e50, rel=1e-4)
+    assert event.end[0, 0] == pytest.approx(1.0, rel=1e-6)
+    assert event.end[0, 1] == pytest.approx(1.0, rel=1e-6)
+
+
+def test_unknown_kind():
+    with pytest.raises(sw.InputError, match="Known: explicit, implicit"):
+        run(Pendulum(), [[1.0]], "magic", 1e-6)

@@ -1,0 +1,86 @@
+"""Plateaus and jumps on curves whose stages are known, at any scale of time and loss."""
+
+import numpy as np
+import pytest
+
+import saddlewalk as sw
+from saddlewalk.diagnose import LossCurve, find_jumps
+
+
+def sigmoids(time, jumps, levels, sharpness):
+    """A staircase with logistic steps: the exact midpoint of each step is its jump."""
+    loss = np.full_like(time, levels[0])
+    for when, a, b, k in zip(jumps, levels[:-1], levels[1:], sharpness, strict=True):
+        loss = loss + (b - a) * 0.5 * (1 + np.tanh(0.5 * k * (time - when)))
+    return loss
+
+
+JUMPS = [10.0, 25.0, 60.0]
+LEVELS = [8.0, 3.0, 1.0, 0.0]
+TIME = np.linspace(0.0, 100.0, 2001)
+
+
+@pytest.mark.parametrize("time_unit", [1.0, 1e-6, 1e40])
+@pytest.mark.parametrize("loss_unit", [1.0, 1e-12, 1e9])
+def test_jumps_are_found_at_any_scale(time_unit, loss_unit):
+    loss = sigmoids(TIME, JUMPS, LEVELS, [2.0, 3.0, 1.0])
+    jumps = find_jumps(LossCurve.of(TIME * time_unit, loss * loss_unit))
+    np.testing.assert_allclose([j.time / time_unit for j in jumps], JUMPS, rtol=2e-3)
+    np.testing.assert_allclose([j.after / loss_unit for j in jumps], LEVELS[1:], atol=2e-3)
+
+
+def test_heights_over_five_decades():
+    """The last step is 1e-5 of the first."""
+    loss = sigmoids(TIME, JUMPS, [1.0, 1e-2, 1e-5, 0.0], [3.0, 3.0, 3.0])
+    assert len(find_jumps(LossCurve.of(TIME, loss))) == 3
+
+
+def test_exponential_decay_is_one_jump_without_plateaus():
+    assert len(find_jumps(LossCurve.of(TIME, np.exp(-0.2 * TIME)))) == 1
+
+
+def test_slow_tail_is_not_a_jump():
+    """A step followed by a tail like 1/t: one jump."""
+    loss = sigmoids(TIME, [10.0], [1.0, 0.0], [3.0]) + 1e-3 / (1 + TIME)
+    assert len(find_jumps(LossCurve.of(TIME, loss))) == 1
+
+
+def test_constant_loss_has_no_jump():
+    assert find_jumps(LossCurve.of(TIME, np.ones_like(TIME))) == []
+
+
+def test_crossing_uses_the_slope():
+    """Cubic interpolation between few points: a logistic step on a coarse grid."""
+    time = np.linspace(0, 20, 21) + 0.3
+    exact = lambda t: 0.5 * (1 - np.tanh(0.25 * (t - 10)))  # noqa: E731
+    slope = -0.125 / np.cosh(0.25 * (time - 10)) ** 2
+    curve = LossCurve.of(time, exact(time), slope)
+    assert curve.crossing(0.5) == pytest.approx(10.0, abs=1e-3)
+    assert np.isnan(curve.crossing(-1.0))
+
+
+@pytest.mark.parametrize(
+    ("time", "loss", "message"),
+    [
+        ([0, 1], [1, 0], "at least 3"),
+        ([0, 2, 1], [1, 1, 0], "must increase"),
+        ([0, 1, 2], [1, np.nan, 0], "must be finite"),
+    ],
+)
+def test_bad_curves(time, loss, message):
+    with pytest.raises(sw.InputError, match=message):
+        LossCurve.of(time, loss)
+
+
+def test_stages_seen_in_gradient_flow(fig3_paths):
+    stages = sw.diagnose.observed_stages(fig3_paths[1e-12])
+    assert [s.units for s in stages] == [(1,), (2,), (3,), (0,), (4,)]
+    np.testing.assert_allclose(
+        [s.loss for s in stages][:4], [13.3230, 2.26703, 0.988054, 0.165564], rtol=2e-3
+    )
+
+
+def test_return_to_dormancy_is_seen():
+    task = sw.tasks.agf_figure_8()
+    stages = sw.diagnose.observed_stages(sw.train(task, sw.units.Diagonal(), 1e-6))
+    assert [(s.units, s.dormant) for s in stages] == [((0,), ()), ((1,), (0,)), ((0,), ())]

@@ -1,0 +1,150 @@
+"""Staircases, trajectories and agreements: numbers, files, pictures, and how they fail."""
+
+import dataclasses
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import saddlewalk as sw
+from saddlewalk import store
+
+UNITS = sw.units.Diagonal()
+
+
+@pytest.fixture(scope="module")
+def agreement(fig3, fig3_paths):
+    return sw.compare(sw.predict(fig3, UNITS, 1e-12), fig3_paths[1e-12])
+
+
+def test_agreement_numbers(agreement):
+    assert agreement.order
+    assert len(agreement.stages_observed) == 5
+    assert max(agreement.time_error) < 0.06
+    assert max(agreement.level_error) < 1e-3
+    seen, predicted = np.array(agreement.jump_times), np.array(agreement.predicted.jump_times)
+    np.testing.assert_allclose(agreement.time_error, np.abs(predicted - seen) / seen)
+
+
+def test_a_wrong_order_is_noticed(agreement):
+    stairs = agreement.predicted
+    first, second = stairs.stages[0], stairs.stages[1]
+    swapped = (
+        dataclasses.replace(first, units=second.units),
+        dataclasses.replace(second, units=first.units),
+        *stairs.stages[2:],
+    )
+    wrong = sw.compare(dataclasses.replace(stairs, stages=swapped), agreement.observed)
+    assert not wrong.order
+
+
+def test_a_wrong_time_and_level_are_noticed(agreement):
+    stairs = agreement.predicted
+    stages = tuple(
+        dataclasses.replace(s, time=2 * s.time, loss=s.loss + 1e-3 * stairs.initial_loss)
+        for s in stairs.stages
+    )
+    wrong = sw.compare(dataclasses.replace(stairs, stages=stages), agreement.observed)
+    assert min(wrong.time_error) > 0.5
+    assert min(wrong.level_error) > 0.9e-3
+
+
+def test_predictions_of_another_problem_are_refused(agreement):
+    other = dataclasses.replace(agreement.predicted, initial_loss=1.0)
+    with pytest.raises(sw.InputError, match="different problems"):
+        sw.compare(other, agreement.observed)
+
+
+def test_a_run_that_stops_early_has_no_late_jumps(fig3, agreement):
+    short = sw.train(fig3, UNITS, 1e-12, max_time=20.0)
+    part = sw.compare(agreement.predicted, short)
+    assert np.isfinite(part.time_error[:2]).all()
+    assert np.isnan(part.time_error[2:]).all()
+    assert part.to_json()["agreement"]["time_error"][-1] is None
+    assert not part.order
+
+
+def test_trajectory_round_trip_without_loss(fig3_paths, tmp_path):
+    path = fig3_paths[1e-6]
+    again = sw.Trajectory.load(path.save(tmp_path / "run.nc"))
+    xr.testing.assert_identical(again.data, path.data)
+    assert again.info == path.info
+
+
+def test_staircase_round_trip_without_loss(agreement, tmp_path):
+    stairs = agreement.predicted
+    assert sw.Staircase.load(stairs.save(tmp_path / "stairs.nc")) == stairs
+
+
+def test_agreement_file_holds_all_three_parts(agreement, tmp_path):
+    agreement.save(tmp_path / "all.nc")
+    with xr.open_datatree(tmp_path / "all.nc", engine="h5netcdf") as tree:
+        assert set(tree.children) == {"agreement", "predicted", "observed"}
+        np.testing.assert_array_equal(tree["agreement/time_error"], agreement.time_error)
+
+
+@pytest.mark.parametrize("content", [b"", b"not a netcdf file", b"\x89HDF\r\n\x1a\n" + b"\0" * 50])
+def test_unreadable_files(tmp_path, content):
+    file = tmp_path / "bad.nc"
+    file.write_bytes(content)
+    with pytest.raises(sw.InputError, match="not a readable"):
+        sw.Trajectory.load(file)
+
+
+def test_the_wrong_kind_of_file(agreement, tmp_path):
+    file = agreement.predicted.save(tmp_path / "stairs.nc")
+    with pytest.raises(sw.InputError, match="holds 'staircase'"):
+        sw.Trajectory.load(file)
+    with pytest.raises(sw.InputError, match="no file"):
+        sw.Trajectory.load(tmp_path / "absent.nc")
+
+
+def test_a_failed_write_leaves_the_old_result(tmp_path):
+    target = tmp_path / "result.json"
+    store.write_json({"good": 1}, target)
+    with pytest.raises(ValueError, match="JSON compliant"):
+        store.write_json({"bad": float("nan")}, target)
+    assert json.loads(target.read_text()) == {"good": 1}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_failed_folder_leaves_the_old_folder(tmp_path):
+    target = tmp_path / "run"
+    with store.new_folder(target) as folder:
+        (folder / "a").write_text("old")
+
+    def fail_half_way():
+        with store.new_folder(target, force=True) as folder:
+            (folder / "a").write_text("new")
+            raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        fail_half_way()
+    assert (target / "a").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+    with store.new_folder(target, force=True) as folder:
+        (folder / "b").write_text("new")
+    assert [f.name for f in target.iterdir()] == ["b"]
+
+
+def test_pictures(agreement, tmp_path):
+    for k, result in enumerate((agreement, agreement.predicted, agreement.observed)):
+        for suffix in ("png", "svg"):
+            result.plot(tmp_path / f"{k}.{suffix}")
+            assert (tmp_path / f"{k}.{suffix}").stat().st_size > 5000
+
+
+def test_tables_name_what_they_show(agreement):
+    assert "order of units as predicted" in str(agreement)
+    assert "no dormant units" in str(agreement.predicted)
+    assert "converged" in str(agreement.observed)
+    assert "Theorem C.4" in agreement.predicted.citation()
+
+
+def test_importing_the_package_does_not_start_jax():
+    code = "import sys, saddlewalk, saddlewalk.cli; print('jax' in sys.modules)"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
