@@ -109,7 +109,7 @@ def predict(**options: Any) -> None:
 
     task, units, common = _prepare(options)
     stairs = sw.predict(task, units, common["scale"], common["seed"], common["method"])
-    _finish(stairs, {**stairs.to_json(), "setting": common["setting"]}, common, options)
+    _finish(stairs, {**stairs.to_json(), "setting": common["setting"]}, common)
 
 
 @main.command()
@@ -122,7 +122,7 @@ def train(**options: Any) -> None:
     task, units, common = _prepare(options)
     path = sw.train(task, units, common["scale"], common["seed"], **common["run"])
     record = trajectory_to_json(path, sw.diagnose.observed_stages(path))
-    _finish(path, {**record, "setting": common["setting"]}, common, options)
+    _finish(path, {**record, "setting": common["setting"]}, common)
     _exit_if_interrupted(path)
 
 
@@ -139,7 +139,7 @@ def compare(**options: Any) -> None:
     record = agreement.to_json()
     for part in ("predicted", "observed"):
         record[part]["setting"] = common["setting"]
-    _finish(agreement, record, common, options)
+    _finish(agreement, record, common)
     _exit_if_interrupted(path)
 
 
@@ -202,16 +202,16 @@ def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     common["run"] = {name: options[name] for name in _RUN_OPTIONS if name in options}
     taken = {*common, *_RUN_OPTIONS}
     about_data = {k: v for k, v in options.items() if k not in taken and v is not None}
-    task, units = make_problem(common["setting"], about_data)
+    task, units, common["task"] = make_problem(common["setting"], about_data)
     return task, units, common
 
 
-def _finish(
-    result: Any, record: dict[str, Any], common: dict[str, Any], options: dict[str, Any]
-) -> None:
+def _finish(result: Any, record: dict[str, Any], common: dict[str, Any]) -> None:
     show(result, record, common["as_json"])
     if common["out"]:
-        config = {k: v for k, v in options.items() if v not in (None, float("inf"))}
+        run = {k: v for k, v in common["run"].items() if v != float("inf")}
+        names = ("setting", "scale", "seed", "method")
+        config = {**{name: common[name] for name in names}, **common["task"], **run}
         write_folder(common["out"], common["force"], result, record, config)
 
 

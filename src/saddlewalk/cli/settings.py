@@ -66,8 +66,8 @@ def find_setting(name: str) -> Setting:
     return SETTINGS[name]
 
 
-def make_problem(name: str, given: Options) -> "tuple[AbstractTask, AbstractUnits]":
-    """Task and units of a setting; options it does not take are refused."""
+def make_problem(name: str, given: Options) -> "tuple[AbstractTask, AbstractUnits, Options]":
+    """Task and units of a setting, and all its options; those it does not take are refused."""
     setting = find_setting(name)
     foreign = [option for option in given if option not in setting.options]
     if foreign:
@@ -75,10 +75,11 @@ def make_problem(name: str, given: Options) -> "tuple[AbstractTask, AbstractUnit
             f"'{name}' does not take {_flag(foreign[0])}; it takes "
             f"{', '.join(map(_flag, setting.options))}."
         )
-    made = {"samples", "dim", "sparsity", "noise", "correlation", "data_seed"} & set(given)
+    made = [option for option in given if option not in ("data", "width")]
     if given.get("data") and made:
-        raise InputError(f"{_flag(made.pop())} makes data; with --data there is nothing to make.")
-    return setting.build({**setting.options, **given})
+        raise InputError(f"{_flag(made[0])} makes data; with --data there is nothing to make.")
+    options = {**setting.options, **given}
+    return *setting.build(dict(options)), options
 
 
 def _flag(option: str) -> str:

@@ -32,14 +32,15 @@ Curve = Float[np.ndarray, " time"]
 
 @dataclass(frozen=True)
 class LossCurve:
-    """A loss curve with its slope: cubic between its points."""
+    """A loss curve with its slope, and where it is known its curvature: cubic or quintic between."""
 
     time: Curve
     loss: Curve
     rate: Curve
+    curvature: Curve | None = None
 
     @classmethod
-    def of(cls, time: Any, loss: Any, rate: Any = None) -> "LossCurve":
+    def of(cls, time: Any, loss: Any, rate: Any = None, curvature: Any = None) -> "LossCurve":
         """From arrays; without a slope it is taken from differences."""
         t, values = np.asarray(time, dtype=float), np.asarray(loss, dtype=float)
         if t.ndim != 1 or t.shape != values.shape or len(t) < 3:
@@ -48,7 +49,8 @@ class LossCurve:
             raise InputError("Times must increase and losses must be finite.")
         if rate is not None:
             # times may repeat: a whole jump can happen within the rounding of a time of 1e50
-            return cls(t, values, np.asarray(rate, dtype=float))
+            bend = None if curvature is None else np.asarray(curvature, dtype=float)
+            return cls(t, values, np.asarray(rate, dtype=float), bend)
         keep = np.concatenate([[True], np.diff(t) > 0])
         return cls(t[keep], values[keep], np.gradient(values[keep], t[keep]))
 
@@ -67,17 +69,20 @@ class LossCurve:
         return float(self.time[k - 1] + high * (self.time[k] - self.time[k - 1]))
 
     def _between(self, k: int, s: float) -> float:
+        """The Hermite polynomial at the fraction s of step k."""
         step = self.time[k + 1] - self.time[k]
         a, b = self.loss[k], self.loss[k + 1]
-        # slopes no steeper than three times the chord: the cubic stays monotone
-        steepest = 3 * (b - a)
-        p, q = (min(0.0, max(step * self.rate[i], steepest)) for i in (k, k + 1))
-        return (
-            a * (1 + 2 * s) * (1 - s) ** 2
-            + b * s**2 * (3 - 2 * s)
-            + p * s * (1 - s) ** 2
-            - q * s**2 * (1 - s)
-        )
+        p, q = step * self.rate[k], step * self.rate[k + 1]
+        if self.curvature is None:
+            # slopes no steeper than three times the chord: the cubic stays monotone
+            p, q = (min(0.0, max(slope, 3 * (b - a))) for slope in (p, q))
+            c, d = p + q + 2 * (a - b), -2 * p - q - 3 * (a - b)
+            return float(a + s * (p + s * (d + s * c)))
+        c, d = 0.5 * step**2 * self.curvature[k], 0.5 * step**2 * self.curvature[k + 1]
+        third = 10 * (b - a) - 6 * p - 4 * q - 3 * c + d
+        fourth = -15 * (b - a) + 8 * p + 7 * q + 3 * c - 2 * d
+        fifth = 6 * (b - a) - 3 * (p + q) - c + d
+        return float(a + s * (p + s * (c + s * (third + s * (fourth + s * fifth)))))
 
     def flattest(self, start: float, end: float) -> int:
         """Index of the point between two times where the loss changes least."""

@@ -19,8 +19,10 @@ _FAINT = 1e-3
 
 
 def loss_curve(path: "Trajectory") -> LossCurve:
-    """The loss of a trajectory with its exact slope."""
-    return LossCurve.of(path.time, path.loss, path.data["loss_rate"].values)
+    """The loss of a trajectory with its exact slope and curvature."""
+    smooth = path.info["solver"] not in ("descent", "sgd")  # finite steps do not follow the slope
+    derivatives = [path.data[name].values for name in ("loss_rate", "loss_curvature")]
+    return LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
 
 
 def active_units(path: "Trajectory") -> Bool[np.ndarray, "time unit"]:

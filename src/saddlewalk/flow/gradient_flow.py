@@ -28,6 +28,8 @@ class Snapshot(NamedTuple):
     loss: Float[Array, ""]
     loss_rate: Float[Array, ""]
     """dL/dt, which is minus the squared norm of the gradient."""
+    loss_curvature: Float[Array, ""]
+    """Second derivative of the loss in time: the curve between two steps is known to fifth order."""
     drive: Float[Array, ""]
     """Largest velocity of a unit over its norm to the power kappa - 1: utility left, scale-free."""
     unit_norm: Float[Array, " width"]
@@ -39,12 +41,14 @@ class Snapshot(NamedTuple):
 def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
     """Loss, gradient and unit sizes at one point of parameter space."""
     loss, gradient = jax.value_and_grad(problem.loss)(theta)
+    _, acceleration = jax.jvp(problem.velocity, (theta,), (-gradient,))
     norm = norms(theta)
     speed = norms(gradient)
     drive = jnp.where(norm > 0, speed / jnp.where(norm > 0, norm, 1.0) ** (problem.degree - 1), 0.0)
     return Snapshot(
         loss=loss,
         loss_rate=-jnp.sum(speed**2),
+        loss_curvature=2 * jnp.sum(gradient * acceleration),
         drive=jnp.max(drive),
         unit_norm=norm[:, 0],
         unit_output=jax.vmap(problem.task.length)(problem.features(theta)),

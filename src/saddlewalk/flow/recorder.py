@@ -7,7 +7,7 @@ import numpy as np
 from saddlewalk.flow.gradient_flow import Snapshot
 from saddlewalk.flow.trajectory import Trajectory
 
-_STEP_FIELDS = ("loss", "loss_rate", "drive", "unit_norm", "unit_output")
+_STEP_FIELDS = ("loss", "loss_rate", "loss_curvature", "drive", "unit_norm", "unit_output")
 
 
 class Recorder:

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 class Trajectory:
     """A simulated training run: an xarray Dataset with dimensions time, saved, unit, parameter.
 
-    `loss`, `loss_rate`, `drive`, `unit_norm`, `unit_output` are known at every `time`; `parameters`
-    and observables at the fewer times `saved`; `crossing` lists when a unit's norm passed 1.
+    `loss` and its derivatives `loss_rate`, `loss_curvature`, `drive`, `unit_norm`, `unit_output` are
+    known at every `time`; `parameters` and observables at the fewer times `saved`; `crossing` lists
+    when a unit's norm passed 1.
     """
 
     data: "xr.Dataset"

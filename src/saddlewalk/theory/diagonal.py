@@ -63,8 +63,10 @@ class Regression:
         return cls(root[:, None] * task.x, root * task.y[:, 0], float(task.offset))
 
     def loss(self, beta: Vector) -> float:
-        """Half the squared distance, and what no beta can avoid."""
-        return 0.5 * float(np.sum((self.design @ beta - self.target) ** 2)) + self.offset
+        """Half the squared distance (zero where it is rounding error), and what no beta can avoid."""
+        distance = float(np.linalg.norm(self.design @ beta - self.target))
+        exact = distance <= _FAINT * float(np.linalg.norm(self.target))
+        return self.offset + (0.0 if exact else 0.5 * distance**2)
 
     def gradient(self, beta: Vector) -> Vector:
         """Gradient in the coefficients, exactly zero where it is rounding error."""
