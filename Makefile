@@ -25,6 +25,7 @@ lint: $(VENV)/.dev      ## lint, format, types, layers
 	$(BIN)/lint-imports
 
 bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
+	$(BIN)/python benchmarks/diagonal.py
 	$(BIN)/python benchmarks/flow.py
 
 ci: lint test    ## what must pass before a change lands

@@ -6,8 +6,12 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
 import numpy as np
 import pytest
+from jaxtyping import install_import_hook
 
-import saddlewalk as sw
+# shapes and types of every annotated function are checked while the tests run
+install_import_hook("saddlewalk", "beartype.beartype")
+
+import saddlewalk as sw  # noqa: E402
 
 
 @pytest.fixture(scope="session")

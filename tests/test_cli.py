@@ -120,6 +120,9 @@ def bad_files(folder):
     (folder / "one.csv").write_text("1\n2\n3\n")
     (folder / "nothing.csv").write_text("\n")
     (folder / "data.txt").write_text("1,2\n")
+    (folder / "typo.csv").write_text("1,1O,3\n4,5,6\n7,8,9\n")
+    (folder / "folder").mkdir()
+    (folder / "folder" / "thesis.txt").write_text("mine")
 
 
 @pytest.mark.parametrize(
@@ -155,6 +158,21 @@ def bad_files(folder):
         (["predict", "diagonal", "--data", "nothing.csv"], "no rows"),
         (["predict", "diagonal", "--data", "data.txt"], "must end in"),
         (["reproduce", "agf-9"], "Did you mean"),
+        (["predict", "diagonal", "--data", "typo.csv"], "row 1 has '1O'"),
+        (["predict", "diagonal", "--data", ""], "--data is empty"),
+        (["predict", "diagonal", "--out", ""], "name of its own"),
+        (["predict", "diagonal", "--out", ".", "--force"], "name of its own"),
+        (["predict", "diagonal", "--out", "folder", "--force"], "thesis.txt"),
+        (["predict", "diagonal", "--data-seed", "-1"], "must not be negative"),
+        (["train", "diagonal", "--seed", "-1"], "seed must be"),
+        (["train", "diagonal", "--seed", "99999999999999999999"], "seed must be"),
+        (["train", "diagonal", "--max-steps", "0"], "at least 1"),
+        (["train", "diagonal", "--max-time", "nan"], "must be positive"),
+        (["train", "diagonal", "--learning-rate", "0.1"], "goes with finite steps"),
+        (
+            ["train", "diagonal", "--solver", "descent", "--learning-rate", "nan"],
+            "must be positive",
+        ),
         (["predict", "diagonal", "--out", "whole.npz"], "is a file"),
     ],
 )

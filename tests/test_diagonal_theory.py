@@ -135,9 +135,9 @@ def test_fig_8_returns_to_dormancy_and_comes_back_with_the_other_sign():
 
 
 def test_rates_of_u_and_v_rescale_clock_and_scale(fig3):
-    rated = sw.units.Diagonal().with_rates({"u": 4.0, "v": 0.25})
-    stairs = sw.predict(fig3, rated, 1e-8)
-    path = sw.train(fig3, sw.units.Diagonal(), 1e-8, rates={"u": 4.0, "v": 0.25})
+    rates = {"u": 4.0, "v": 0.25}
+    stairs = sw.predict(fig3, UNITS, 1e-8, rates=rates)
+    path = sw.train(fig3, UNITS, 1e-8, rates=rates)
     plain = sw.predict(fig3, UNITS, 0.5e-8)
     np.testing.assert_allclose(stairs.jump_times, plain.jump_times, rtol=1e-12)
     assert max(sw.compare(stairs, path).time_error) < 0.08
@@ -148,13 +148,15 @@ def test_equal_columns_tie_and_are_reported():
     stairs = sw.predict(sw.tasks.from_arrays(x, x @ [1.0, -1.0]), UNITS, 1e-4)
     assert stairs.stages[0].units == (0, 1)
     failed = [a.name for a in stairs.assumptions if not a.holds]
-    assert any("ties" in name for name in failed)
+    assert any("clear order" in name for name in failed)
 
 
 @pytest.mark.parametrize(
     ("units", "options", "message"),
     [
         (UNITS, {"scale": 0.9}, "none is dormant"),
+        (UNITS, {"scale": 2.0, "method": "limit"}, "between 0 and 1"),
+        (UNITS, {"scale": 1e-200}, "underflow"),
         (UNITS, {"scale": 1e-3, "method": "numeric"}, "they have: closed, limit"),
         (UNITS, {"scale": 1e-3, "method": "close"}, "Did you mean 'closed'"),
         (sw.units.Dense(3), {"scale": 1e-3}, "no prediction for Dense"),

@@ -26,9 +26,6 @@ class Flow(ode.AbstractFlow):
     def observe(self, y):
         return y
 
-    def margin(self, y):
-        return jnp.asarray(1.0)
-
 
 class Saddle(Flow):
     """x grows, y falls fast onto a stable rest: dx = x (1 - x^2), dy = -1e4 (y - 1)."""
@@ -46,6 +43,8 @@ class Pendulum(Flow):
 
 class Wakes(Flow):
     """dx = x^2 (degree 3) until x is large: x = 1 / (1/x0 - t), beside a unit that relaxes at rate 1."""
+
+    watches = True
 
     def velocity(self, y):
         return jnp.stack([y[:, 0] ** 2, 1 - y[:, 1]], axis=1)

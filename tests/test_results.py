@@ -64,7 +64,20 @@ def test_a_run_that_stops_early_has_no_late_jumps(fig3, agreement):
     assert np.isfinite(part.time_error[:2]).all()
     assert np.isnan(part.time_error[2:]).all()
     assert part.to_json()["agreement"]["time_error"][-1] is None
-    assert not part.order
+    assert part.order
+    assert part.stages_reached == 2
+    assert "after 2 of 5 predicted stages" in str(part)
+
+
+def test_a_run_that_reaches_no_jump(fig3, agreement):
+    part = sw.compare(agreement.predicted, sw.train(fig3, UNITS, 1e-12, max_time=1.0))
+    assert part.stages_reached == 0
+    assert np.isnan(part.time_error).all()
+
+
+def test_scales_must_match(fig3, fig3_paths):
+    with pytest.raises(sw.InputError, match="is for scale 1e-08"):
+        sw.compare(sw.predict(fig3, UNITS, 1e-8), fig3_paths[1e-6])
 
 
 def test_trajectory_round_trip_without_loss(fig3_paths, tmp_path):
@@ -84,6 +97,8 @@ def test_agreement_file_holds_all_three_parts(agreement, tmp_path):
     with xr.open_datatree(tmp_path / "all.nc", engine="h5netcdf") as tree:
         assert set(tree.children) == {"agreement", "predicted", "observed"}
         np.testing.assert_array_equal(tree["agreement/time_error"], agreement.time_error)
+    again = sw.Agreement.load(tmp_path / "all.nc")
+    assert again.to_json() == agreement.to_json()
 
 
 @pytest.mark.parametrize("content", [b"", b"not a netcdf file", b"\x89HDF\r\n\x1a\n" + b"\0" * 50])
@@ -114,20 +129,23 @@ def test_a_failed_write_leaves_the_old_result(tmp_path):
 def test_a_failed_folder_leaves_the_old_folder(tmp_path):
     target = tmp_path / "run"
     with store.new_folder(target) as folder:
-        (folder / "a").write_text("old")
+        (folder / "result.json").write_text("old")
 
     def fail_half_way():
         with store.new_folder(target, force=True) as folder:
-            (folder / "a").write_text("new")
+            (folder / "result.json").write_text("new")
             raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
         fail_half_way()
-    assert (target / "a").read_text() == "old"
+    assert (target / "result.json").read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
     with store.new_folder(target, force=True) as folder:
-        (folder / "b").write_text("new")
-    assert [f.name for f in target.iterdir()] == ["b"]
+        (folder / "config.json").write_text("new")
+    assert [f.name for f in target.iterdir()] == ["config.json"]
+    (target / "thesis.txt").write_text("mine")
+    with pytest.raises(sw.InputError, match="thesis.txt"):
+        store.check_folder_free(target, force=True)
 
 
 def test_pictures(agreement, tmp_path):

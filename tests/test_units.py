@@ -15,7 +15,6 @@ HOMOGENEOUS = {
     "leaky-relu": (sw.units.Dense(4, "leaky-relu"), 3, 2, 2),
     "quadratic": (sw.units.Dense(4, "quadratic"), 3, 2, 3),
     "cubic": (sw.units.Dense(4, "cubic"), 3, 2, 4),
-    "rates": (sw.units.Dense(4, "relu").with_rates({"w": 0.3, "a": 2.0}), 3, 2, 2),
 }
 SMOOTH = {
     "tanh": (sw.units.Dense(4, "tanh"), 2),
@@ -101,23 +100,53 @@ def test_initial_norms_have_mean_square_alpha_squared(small_regression):
     assert np.mean(half) == pytest.approx(5e-7, rel=0.05)
 
 
-def test_layer_rates_are_the_rates_of_the_weights(small_regression):
-    """d/dt of the weights is minus rate times gradient: checked against autodiff on plain units."""
-    rates = {"w": 0.25, "a": 4.0}
-    plain = sw.Problem(small_regression, sw.units.Dense(3, "tanh"))
-    rated = sw.Problem(small_regression, sw.units.Dense(3, "tanh").with_rates(rates))
-    factor = np.sqrt(np.array([0.25] * 3 + [4.0] * 2))
+@pytest.mark.parametrize("units", [sw.units.Dense(3, "tanh"), sw.units.Dense(3, "linear")])
+def test_all_units_at_once_are_the_sum_of_each(units, small_regression):
+    problem = sw.Problem(small_regression, units, keep_samples=True)
     with sw.float64():
-        weights = plain.initialize(1.0, seed=2)
-        theta = rated.initialize(1.0, seed=2)
-        np.testing.assert_allclose(theta * factor, weights, rtol=1e-13)
-        expected = factor**2 * plain.velocity(weights)
-        np.testing.assert_allclose(factor * rated.velocity(theta), expected, rtol=1e-12)
+        theta = problem.initialize(1.0, 3)
+        total = jnp.sum(problem.features(theta), axis=0)
+        np.testing.assert_allclose(problem.function(theta), total, rtol=1e-12)
+
+
+def test_all_diagonal_units_at_once(fig3):
+    problem = sw.Problem(fig3, sw.units.Diagonal())
+    with sw.float64():
+        theta = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
+        total = jnp.sum(problem.features(theta), axis=0)
+        np.testing.assert_allclose(problem.function(theta), total, rtol=1e-12)
+
+
+def test_layer_rates_are_the_rates_of_the_weights(small_regression):
+    """d/dt of the weights is minus rate times gradient."""
+    plain = sw.Problem(small_regression, sw.units.Dense(3, "tanh"))
+    rated = sw.Problem(small_regression, sw.units.Dense(3, "tanh"), rates={"w": 0.25, "a": 4.0})
+    factor = np.array([0.25] * 3 + [4.0] * 2)
+    with sw.float64():
+        theta = plain.initialize(1.0, seed=2)
+        np.testing.assert_array_equal(theta, rated.initialize(1.0, seed=2))
+        np.testing.assert_allclose(rated.velocity(theta), factor * plain.velocity(theta))
+
+
+@pytest.mark.parametrize("solver", ["explicit", "implicit"])
+def test_rates_conserve_the_balance_between_layers(small_regression, solver):
+    """|w|^2 / rate_w - |a|^2 / rate_a is conserved by linear units, for each neuron."""
+    path = sw.train(
+        small_regression,
+        sw.units.Dense(3, "linear"),
+        0.3,
+        solver=solver,
+        rates={"w": 0.2, "a": 3.0},
+        max_time=20.0,
+    )
+    w, a = path.parameters[..., :3], path.parameters[..., 3:]
+    balance = np.sum(w**2, axis=2) / 0.2 - np.sum(a**2, axis=2) / 3.0
+    np.testing.assert_allclose(balance, np.broadcast_to(balance[0], balance.shape), atol=1e-6)
 
 
 def test_diagonal_rates_of_u_and_v(fig3):
-    units = sw.units.Diagonal().with_rates({"u": 3.0, "v": 0.5})
-    problem = sw.Problem(fig3, units)
+    problem = sw.Problem(fig3, sw.units.Diagonal(), rates={"u": 3.0, "v": 0.5})
+    units = problem.units
     with sw.float64():
         theta = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
         u, v = units.weights(theta)
@@ -133,14 +162,20 @@ def test_diagonal_rates_of_u_and_v(fig3):
         np.testing.assert_allclose(units.weights(start)[0], np.sqrt(2) * 1e-3)
 
 
+def test_float32_is_refused(small_regression):
+    problem = sw.Problem(small_regression, sw.units.Dense(3, "tanh"))
+    with pytest.raises(sw.InputError, match=r"with saddlewalk.float64\(\)"):
+        problem.initialize(1e-50)
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (lambda: sw.units.Dense(0), "width must be at least 1"),
         (lambda: sw.units.Dense(3, "rellu"), "Did you mean 'relu'"),
-        (lambda: sw.units.Dense(3).with_rates({"w": -1.0}), "must be positive"),
-        (lambda: sw.units.Dense(3).with_rates({"b": 1.0}).layers(2, 1), "no layer 'b'"),
-        (lambda: sw.units.Diagonal().with_rates({"w": 1.0}), "Layers: u, v"),
+        (lambda: sw.units.Dense(3).rated({"w": -1.0}, {"w": (2,)}), "must be positive"),
+        (lambda: sw.units.Dense(3).rated({"b": 1.0}, {"w": (2,)}), "no layer 'b'"),
+        (lambda: sw.units.Diagonal().rated({"w": 1.0}, {}), "Layers: u, v"),
         (lambda: sw.units.Diagonal().layers(3, 2), "one output"),
     ],
 )

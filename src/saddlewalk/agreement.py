@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saddlewalk import store, text
-from saddlewalk.diagnose import active_units, loss_curve, observed_stages
+from saddlewalk.diagnose import loss_curve, observed_stages
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
 from saddlewalk.staircase import Stage, Staircase
@@ -44,7 +44,12 @@ class Agreement:
     loss_levels: tuple[float, ...]
     """Simulated level after each predicted jump."""
     order: bool
-    """Whether each predicted unit turned on in the simulation, in the predicted order."""
+    """Whether the predicted units turned on in the predicted order, in the stages reached."""
+
+    @property
+    def stages_reached(self) -> int:
+        """Predicted stages that the simulation ran long enough to see."""
+        return len(_known(self.jump_times))
 
     @property
     def time_error(self) -> list[float]:
@@ -67,6 +72,7 @@ class Agreement:
                 "order": self.order,
                 "stages_predicted": len(self.predicted.stages),
                 "stages_observed": len(self.stages_observed),
+                "stages_reached": self.stages_reached,
                 "time_observed": [_finite(t) for t in self.jump_times],
                 "time_error": [_finite(e) for e in self.time_error],
                 "level_error": [_finite(e) for e in self.level_error],
@@ -107,6 +113,13 @@ class Agreement:
         )
         return store.save_dataset(tree, path)
 
+    @classmethod
+    def load(cls, path: str | Path) -> "Agreement":
+        """Read all three parts back."""
+        stairs = Staircase.from_dataset(store.load_dataset(path, "staircase", "predicted"))
+        observed = Trajectory(store.load_dataset(path, "trajectory", "observed"))
+        return compare(stairs, observed)
+
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
         """Prediction over simulation; a path saves the picture, an axis draws into it."""
         from saddlewalk import draw
@@ -114,7 +127,9 @@ class Agreement:
         with draw.canvas(target) as axes:
             last = max([*self.predicted.jump_times, *_known(self.jump_times)], default=0.0)
             end = min(float(self.observed.time[-1]), 1.25 * last) if last else None
-            draw.loss_curve(axes, self.observed.time, self.observed.loss)
+            draw.loss_curve(
+                axes, self.observed.time, self.observed.loss, label=self.observed.method
+            )
             draw.staircase(axes, self.predicted, end=end)
             axes.set_xlim(0.0, end)
             if last:
@@ -157,6 +172,11 @@ class Agreement:
             f"{len(self.predicted.stages)} stages predicted, "
             f"{len(self.stages_observed)} found in the curve alone",
         ]
+        if self.stages_reached < len(self.predicted.stages):
+            lines.append(
+                f"the simulation ended ({self.observed.stopped}, time {self.observed.time[-1]:.4g}) "
+                f"after {self.stages_reached} of {len(self.predicted.stages)} predicted stages"
+            )
         if errors:
             mean, most = float(np.mean(errors)), max(errors)
             lines.append(f"jump times: mean error {mean:.2%}, largest {most:.2%}")
@@ -170,6 +190,10 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
         raise InputError(
             f"The prediction starts at loss {stairs.initial_loss:g}, the simulation at {start:g}: "
             "they belong to different problems, or the scale is far from small."
+        )
+    if not math.isclose(stairs.scale, path.info["scale"], rel_tol=1e-9):
+        raise InputError(
+            f"The prediction is for scale {stairs.scale:g}, the simulation for {path.info['scale']:g}."
         )
     curve = loss_curve(path)
     times, points = measure_stages(curve, stairs.loss_levels)
@@ -191,7 +215,7 @@ def measure_stages(curve: "LossCurve", levels: list[float]) -> tuple[list[float]
     """
     guess = _crossings(curve, levels)
     reached = next((k for k, time in enumerate(guess) if math.isnan(time)), len(guess))
-    ends = [*guess[1:reached], float(curve.time[-1])]
+    ends = [*guess[1:reached], float(curve.time[-1])][:reached]
     points = [curve.flattest(a, b) for a, b in zip(guess[:reached], ends, strict=True)]
     seen = [float(curve.loss[0]), *(float(curve.loss[k]) for k in points)]
     return _crossings(curve, seen), points
@@ -206,24 +230,25 @@ def _crossings(curve: "LossCurve", levels: list[float]) -> list[float]:
 
 
 def _order_is_right(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:
-    """Each predicted unit is on after its stage, and they turned on in the predicted order.
+    """Each predicted unit grew in its stage, and they did so in the predicted order.
 
-    A unit turns on when it last rises through half of its size on the plateau after its stage.
+    Its moment is when its output last rose through the middle between its sizes on the plateau
+    before and after; the stages that the run did not reach are not judged.
     """
-    if len(points) < len(stairs.stages):
-        return False
-    output, on = path.data["unit_output"].values, active_units(path)
-    turned_on = 0
-    for stage, point in zip(stairs.stages, points, strict=True):
+    output = path.data["unit_output"].values
+    latest, before = 0, 0
+    for stage, after in zip(stairs.stages, points, strict=False):
+        change = np.abs(output[after] - output[before])
         moments = []
         for unit in stage.units:
-            if not on[point, unit]:
+            start, end = output[before, unit], output[after, unit]
+            if end <= start or change[unit] < 0.1 * change.max():
                 return False
-            low = np.flatnonzero(output[: point + 1, unit] < 0.5 * output[point, unit])
-            moments.append(int(low[-1]) if len(low) else 0)
-        if moments and min(moments) < turned_on:
+            low = np.flatnonzero(output[: after + 1, unit] < 0.5 * (start + end))
+            moments.append(int(low[-1]))
+        if moments and min(moments) < latest:
             return False
-        turned_on = max([turned_on, *moments])
+        latest, before = max([latest, *moments]), after
     return True
 
 

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 OBSERVED = "#1b6ca8"
 PREDICTED = "#c8102e"
 
+_MOST_LABELS = 20
 _WIDE = 50.0
 _VISIBLE = 1e-6
 
@@ -61,25 +62,27 @@ def canvas(target: "str | Path | Axes | None" = None) -> Iterator["Axes"]:
 
 def staircase(axes: "Axes", stairs: Any, end: float | None = None, **line: Any) -> None:
     """The predicted loss as a step function, with the units that turn on at each jump."""
-    times = [0.0, *stairs.jump_times]
     levels = stairs.loss_levels
-    last = end if end is not None else 1.25 * times[-1] if len(times) > 1 else 1.0
+    last = end if end is not None else 1.25 * max(stairs.jump_times, default=0.8)
+    shown = [stage for stage in stairs.stages if stage.time <= last]
     options = {"color": PREDICTED, "linewidth": 1.6, "linestyle": "--", "zorder": 3}
-    label = f"predicted ({stairs.method})"
     axes.step(
-        [*times, last], [*levels, levels[-1]], where="post", **{"label": label, **options, **line}
+        [0.0, *(stage.time for stage in shown), last],
+        [*levels[: len(shown) + 1], levels[len(shown)]],
+        where="post",
+        **{"label": f"predicted ({stairs.method})", **options, **line},
     )
-    for stage, before in zip(stairs.stages, levels, strict=False):
-        if stage.time <= last and stage.units:
-            axes.annotate(
-                "unit " * (stage is stairs.stages[0]) + "+".join(map(str, stage.units)),
-                (stage.time, before),
-                xytext=(2, 3),
-                textcoords="offset points",
-                color=PREDICTED,
-                fontsize=8,
-                annotation_clip=True,
-            )
+    named = shown if len(shown) <= _MOST_LABELS else []
+    for stage, before in zip(named, levels, strict=False):
+        axes.annotate(
+            "unit " * (stage is shown[0]) + "+".join(map(str, stage.units)),
+            (stage.time, before),
+            xytext=(2, 3),
+            textcoords="offset points",
+            color=PREDICTED,
+            fontsize=8,
+            annotation_clip=True,
+        )
     loss_axes(axes, levels)
 
 

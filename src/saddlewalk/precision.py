@@ -7,6 +7,8 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
+from saddlewalk.errors import InputError
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -14,6 +16,14 @@ R = TypeVar("R")
 def float64() -> AbstractContextManager:
     """A context in which JAX computes in double precision; outside nothing changes."""
     return jax.enable_x64(True)
+
+
+def check_float64() -> None:
+    """Refuse to compute a loss of 1e-30 in float32."""
+    if not jax.config.read("jax_enable_x64"):
+        raise InputError(
+            "This computes in double precision: call it under `with saddlewalk.float64():`."
+        )
 
 
 def in_float64(function: Callable[P, R]) -> Callable[P, R]:

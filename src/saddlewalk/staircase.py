@@ -55,7 +55,8 @@ class Assumption:
 
     name: str
     holds: bool
-    value: float
+    value: float | None
+    """`None` where there is nothing to measure."""
     needed: str
 
     def to_json(self) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class Assumption:
         return {
             "name": self.name,
             "holds": bool(self.holds),
-            "value": self.value if math.isfinite(self.value) else None,
+            "value": self.value,
             "needed": self.needed,
         }
 
@@ -119,10 +120,7 @@ class Staircase:
             Stage(**{**stage, "units": tuple(stage["units"]), "dormant": tuple(stage["dormant"])})
             for stage in record["stages"]
         )
-        audit = tuple(
-            Assumption(**{**item, "value": math.nan if item["value"] is None else item["value"]})
-            for item in record["assumptions"]
-        )
+        audit = tuple(Assumption(**item) for item in record["assumptions"])
         return cls(
             setting=record["setting"],
             method=record["method"],
@@ -157,7 +155,12 @@ class Staircase:
     @classmethod
     def load(cls, path: str | Path) -> "Staircase":
         """Read a staircase back."""
-        return cls.from_json(json.loads(store.load_dataset(path, "staircase").attrs["record"]))
+        return cls.from_dataset(store.load_dataset(path, "staircase"))
+
+    @classmethod
+    def from_dataset(cls, data: "xr.Dataset") -> "Staircase":
+        """The staircase behind its labelled form."""
+        return cls.from_json(json.loads(data.attrs["record"]))
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
         """Draw the staircase; a path saves the picture, an axis draws into it."""
@@ -165,6 +168,10 @@ class Staircase:
 
         with draw.canvas(target) as axes:
             draw.staircase(axes, self)
+            if self.stages:
+                draw.stretch(axes, self.jump_times, self.loss_levels)
+            axes.set_title(f"{self.setting}, scale {self.scale:g}")
+            axes.legend()
         return axes
 
     def citation(self) -> str:
@@ -206,13 +213,14 @@ def describe(feature: dict[str, Any]) -> str:
     return " ".join([str(feature.get("kind", "")), *rest]).strip()
 
 
-def check_scale(scale: float) -> float:
-    """A scale that the theory and float64 can hold."""
+def check_scale(scale: float, degree: int = 2) -> float:
+    """A scale whose products of weights float64 can hold."""
     if not math.isfinite(scale) or scale <= 0:
         raise InputError(f"The scale (alpha) must be a positive number; got {scale}.")
-    if scale < 1e-140:
+    smallest = 1e-280 ** (1 / max(2, degree - 1))
+    if scale < smallest:
         raise InputError(
-            f"The scale {scale:g} is below 1e-140: products of two weights underflow in float64. "
-            "Use method='limit' for the limit of vanishing scale."
+            f"The scale {scale:g} is below {smallest:.0e}, where products of weights underflow in "
+            "float64. (For the limit of vanishing scale there is a method 'limit' in some settings.)"
         )
     return float(scale)

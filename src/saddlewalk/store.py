@@ -18,6 +18,9 @@ from typing import Any
 
 from saddlewalk.errors import InputError
 
+FOLDER = ("result.nc", "result.json", "figure.png", "figure.svg", "config.json")
+"""The files of a result folder."""
+
 _PACKAGES = ("saddlewalk", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
 
 
@@ -42,6 +45,9 @@ def replacing(path: str | Path) -> Iterator[Path]:
     os.close(handle)
     try:
         yield Path(name)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
         os.replace(name, target)
     finally:
         Path(name).unlink(missing_ok=True)
@@ -69,14 +75,27 @@ def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
 
 
 def check_folder_free(path: str | Path, force: bool = False) -> None:
-    """Refuse an output folder that exists, before anything is computed for it."""
+    """Refuse an output folder that cannot be made or must not be replaced, before computing."""
     target = Path(path)
+    if not str(path) or not target.name or target.resolve() == Path.cwd():
+        raise InputError(f"The output folder needs a name of its own; got '{path}'.")
     if target.exists() and not target.is_dir():
         raise InputError(f"The output folder {target} is a file. Choose another name.")
     if target.exists() and not force:
         raise InputError(
             f"The output folder {target} exists. Choose another name, or replace it with --force."
         )
+    foreign = (
+        sorted(p.name for p in target.iterdir() if p.name not in FOLDER) if target.exists() else []
+    )
+    if foreign:
+        raise InputError(
+            f"The folder {target} holds things that are not a result of saddlewalk "
+            f"({foreign[0]}, ...); it is not replaced. Choose another name."
+        )
+    nearest = next(parent for parent in target.resolve().parents if parent.exists())
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"Cannot write to {nearest}. Choose another output folder.")
 
 
 def save_dataset(data: Any, path: str | Path) -> Path:
@@ -86,14 +105,14 @@ def save_dataset(data: Any, path: str | Path) -> Path:
     return Path(path)
 
 
-def load_dataset(path: str | Path, kind: str) -> Any:
-    """Read a whole Dataset back and check that it holds a result of this kind."""
+def load_dataset(path: str | Path, kind: str, group: str | None = None) -> Any:
+    """Read a whole Dataset (or one group of a file) back and check that it is of this kind."""
     import xarray as xr
 
     if not Path(path).is_file():
         raise InputError(f"There is no file {path}.")
     try:
-        data = xr.load_dataset(path, engine="h5netcdf")
+        data = xr.load_dataset(path, engine="h5netcdf", group=group)
     except Exception as error:
         raise InputError(
             f"{path} is not a readable saddlewalk file ({type(error).__name__}: {error})."

@@ -1,12 +1,13 @@
 """The command line: one thin command a verb. JAX is imported only when a command computes."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
 import click
 
 from saddlewalk import store
-from saddlewalk.cli.results import note, show, write_folder
+from saddlewalk.cli.results import note, provenance, show, write_folder
 from saddlewalk.cli.settings import SETTINGS, find_setting, make_problem
 from saddlewalk.errors import InputError
 
@@ -22,8 +23,12 @@ class _Main(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             raise click.UsageError(str(error)) from error
-        except (PermissionError, OSError) as error:
+        except OSError as error:
             raise click.UsageError(f"{error.strerror or error}: {error.filename}") from error
+        except MemoryError as error:
+            raise click.UsageError(
+                "There is not enough memory for a problem of this size."
+            ) from error
 
 
 @click.group(cls=_Main, context_settings={"help_option_names": ["-h", "--help"]})
@@ -73,7 +78,7 @@ _METHOD = [
         "--method",
         default="auto",
         show_default=True,
-        help="auto | closed | numeric | limit; see `saddlewalk settings`.",
+        help="How to predict: auto, or what `saddlewalk settings` lists.",
     )
 ]
 _RUN = [
@@ -83,13 +88,9 @@ _RUN = [
         show_default=True,
         help="auto | explicit | implicit (gradient flow) | descent | sgd.",
     ),
-    click.option(
-        "--learning-rate", type=float, default=1e-2, show_default=True, help="For descent, sgd."
-    ),
-    click.option("--batch-size", type=int, default=32, show_default=True, help="For sgd."),
-    click.option(
-        "--momentum", type=float, default=0.0, show_default=True, help="For descent, sgd."
-    ),
+    click.option("--learning-rate", type=float, help="For descent, sgd (default 0.01)."),
+    click.option("--batch-size", type=int, help="For sgd (default 32)."),
+    click.option("--momentum", type=float, help="For descent, sgd (default 0)."),
     click.option("--max-time", type=float, default=float("inf"), help="Stop at this time."),
     click.option(
         "--max-steps",
@@ -147,8 +148,6 @@ def compare(**options: Any) -> None:
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def settings(as_json: bool) -> None:
     """List the settings, their options and methods."""
-    import json
-
     if as_json:
         record = {
             name: {"summary": s.summary, "methods": list(s.methods), "options": s.options}
@@ -175,16 +174,17 @@ def reproduce(figure: str, out: str | None, force: bool, as_json: bool) -> None:
     from saddlewalk.figures import reproduce as make
 
     if figure == "list":
-        click.echo("\n".join(FIGURES))
+        click.echo(json.dumps(list(FIGURES)) if as_json else "\n".join(FIGURES))
         return
-    if out:
+    if out is not None:
         store.check_folder_free(out, force)
     result = make(figure)
     show(result, result.to_json(), as_json)
-    if out:
+    if out is not None:
         with store.new_folder(out, force) as folder:
             result.write(folder)
-        note(f"wrote {out}/ (figure.png, figure.svg, result.json)")
+            store.write_json(provenance({"figure": figure}), folder / "config.json")
+        note(f"wrote {out}/ (figure.png, figure.svg, result.json, config.json)")
 
 
 def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
@@ -196,7 +196,7 @@ def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     }
     find_setting(common["setting"])
     check_scale(common["scale"])
-    if common["out"]:
+    if common["out"] is not None:
         store.check_folder_free(common["out"], common["force"])
     common["method"] = options.get("method")
     common["run"] = {name: options[name] for name in _RUN_OPTIONS if name in options}
@@ -208,7 +208,7 @@ def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
 
 def _finish(result: Any, record: dict[str, Any], common: dict[str, Any]) -> None:
     show(result, record, common["as_json"])
-    if common["out"]:
+    if common["out"] is not None:
         run = {k: v for k, v in common["run"].items() if v != float("inf")}
         names = ("setting", "scale", "seed", "method")
         config = {**{name: common[name] for name in names}, **common["task"], **run}

@@ -26,8 +26,8 @@ def write_folder(
         result.plot(folder / "figure.png")
         result.plot(folder / "figure.svg")
         store.write_json(record, folder / "result.json")
-        store.write_json(_provenance(config), folder / "config.json")
-    note(f"wrote {Path(out)}/ (result.nc, result.json, figure.png, figure.svg, config.json)")
+        store.write_json(provenance(config), folder / "config.json")
+    note(f"wrote {Path(out)}/ ({', '.join(store.FOLDER)})")
 
 
 def note(message: str) -> None:
@@ -35,7 +35,8 @@ def note(message: str) -> None:
     click.echo(message, err=True)
 
 
-def _provenance(config: dict[str, Any]) -> dict[str, Any]:
+def provenance(config: dict[str, Any]) -> dict[str, Any]:
+    """Configuration, command, data and versions behind a result."""
     data = config.get("data")
     return {
         "configuration": config,

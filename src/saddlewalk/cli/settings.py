@@ -24,15 +24,19 @@ class Setting:
 
 
 def _diagonal(options: Options) -> "tuple[AbstractTask, AbstractUnits]":
-    from saddlewalk.tasks import load_task, sparse_regression
+    from saddlewalk.tasks import Samples, load_task, refuse_constant_columns, sparse_regression
     from saddlewalk.units import Diagonal
 
     width = options.pop("width")
     if width is not None and width < 1:
         raise InputError(f"The width must be at least 1; got {width}.")
     data = options.pop("data")
+    if data == "":
+        raise InputError("--data is empty: give a .csv or .npz file.")
     seed = options.pop("data_seed")
-    task = load_task(data) if data else sparse_regression(seed=seed, **options)
+    task = load_task(data) if data is not None else sparse_regression(seed=seed, **options)
+    if isinstance(task, Samples):
+        refuse_constant_columns(task)
     if width is not None and width != task.inputs:
         raise InputError(
             f"A diagonal network has one unit an input: its width is {task.inputs}, not {width}."

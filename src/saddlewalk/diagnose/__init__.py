@@ -3,6 +3,6 @@
 from saddlewalk.diagnose.plateaus import Jump as Jump
 from saddlewalk.diagnose.plateaus import LossCurve as LossCurve
 from saddlewalk.diagnose.plateaus import find_jumps as find_jumps
-from saddlewalk.diagnose.stages import active_units as active_units
 from saddlewalk.diagnose.stages import loss_curve as loss_curve
 from saddlewalk.diagnose.stages import observed_stages as observed_stages
+from saddlewalk.diagnose.stages import turned_on as turned_on

@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.ndimage import gaussian_filter1d
+from scipy.optimize import isotonic_regression
 from scipy.signal import find_peaks
 
 from saddlewalk.errors import InputError
@@ -26,6 +28,15 @@ _LEAST_DROP = 0.01
 """A jump takes at least this part of the loss that is still to be lost before it."""
 _RESOLUTION = 1e-6
 """Steps below this part of the whole descent are not looked for."""
+
+_FEWEST = 3
+_SIGMAS = 8.0
+"""On a noisy curve a jump must stand out by this many standard deviations."""
+_ROUGH = 1e-7
+"""Noise below this part of the curve's range is rounding."""
+_BLUR = 4.0
+"""Points over which a noisy curve is smoothed."""
+_ENOUGH = 50
 
 Curve = Float[np.ndarray, " time"]
 
@@ -38,21 +49,32 @@ class LossCurve:
     loss: Curve
     rate: Curve
     curvature: Curve | None = None
+    noise: float = 0.0
+    """Standard deviation of the noise that was smoothed away; steps within it are not looked for."""
 
     @classmethod
     def of(cls, time: Any, loss: Any, rate: Any = None, curvature: Any = None) -> "LossCurve":
-        """From arrays; without a slope it is taken from differences."""
+        """From arrays. Without a slope it is taken from differences, after smoothing noise away:
+        a falling curve (isotonic regression), its noise measured on second differences."""
         t, values = np.asarray(time, dtype=float), np.asarray(loss, dtype=float)
-        if t.ndim != 1 or t.shape != values.shape or len(t) < 3:
-            raise InputError("A loss curve needs at least 3 times and as many losses.")
+        if t.ndim != 1 or t.shape != values.shape or len(t) == 0:
+            raise InputError("A loss curve needs times and as many losses.")
         if not (np.diff(t) >= 0).all() or not np.isfinite(values).all():
             raise InputError("Times must increase and losses must be finite.")
         if rate is not None:
             # times may repeat: a whole jump can happen within the rounding of a time of 1e50
             bend = None if curvature is None else np.asarray(curvature, dtype=float)
             return cls(t, values, np.asarray(rate, dtype=float), bend)
+        if len(t) < _FEWEST:
+            raise InputError(f"Without its slope a loss curve needs at least {_FEWEST} points.")
         keep = np.concatenate([[True], np.diff(t) > 0])
-        return cls(t[keep], values[keep], np.gradient(values[keep], t[keep]))
+        t, values = t[keep], values[keep]
+        noise = _noise(values)
+        if noise > _ROUGH * np.ptp(values):
+            values = gaussian_filter1d(isotonic_regression(values, increasing=False).x, _BLUR)
+        else:
+            noise = 0.0
+        return cls(t, values, np.gradient(values, t), noise=noise)
 
     def crossing(self, level: float, start: float = -math.inf) -> float:
         """First time after `start` at which the loss falls to `level`; NaN if it never does."""
@@ -99,24 +121,29 @@ class Jump:
     time: float
     before: float
     after: float
-    plateau_before: float
-    """A moment on the plateau before the jump."""
-    plateau_after: float
+    index_before: int
+    """A point of the curve on the plateau before the jump."""
+    index_after: int
 
 
 def find_jumps(curve: LossCurve) -> list[Jump]:
     """The jumps of a loss curve, each timed where the loss passes the middle of its step."""
+    if len(curve.time) < _FEWEST or curve.time[-1] == curve.time[0]:
+        return []
     rho = np.log10(remaining_rate(curve))
     # low ends: a curve that starts or ends in a fall has a jump there too
     padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
     peaks = find_peaks(padded, prominence=_PROMINENCE)[0] - 1
-    rests = _rests(curve, list(peaks))
+    rests = _rests(curve, [int(peak) for peak in peaks])
     while len(rests) > 2:
         levels = curve.loss[rests]
         remaining = np.maximum(levels[:-1] - _final_loss(curve), _tiny(curve))
-        drops = (levels[:-1] - levels[1:]) / remaining
+        drops = np.minimum(
+            (levels[:-1] - levels[1:]) / (_LEAST_DROP * remaining),
+            (levels[:-1] - levels[1:]) / _tiny(curve),
+        )
         weakest = int(np.argmin(drops))
-        if drops[weakest] >= _LEAST_DROP:
+        if drops[weakest] >= 1:
             break
         # the weakest step joins the neighbour with the shallower rest between them
         left, right = weakest, weakest + 1
@@ -148,9 +175,17 @@ def _jump(curve: LossCurve, a: int, b: int) -> Jump:
         time=curve.crossing(0.5 * (before + after), float(curve.time[a])),
         before=before,
         after=after,
-        plateau_before=float(curve.time[a]),
-        plateau_after=float(curve.time[b]),
+        index_before=a,
+        index_after=b,
     )
+
+
+def _noise(values: Curve) -> float:
+    """Standard deviation of independent noise: second differences of a smooth curve vanish."""
+    if len(values) < _ENOUGH:
+        return 0.0
+    bends = np.diff(values, 2)
+    return float(1.4826 * np.median(np.abs(bends - np.median(bends))) / math.sqrt(6.0))
 
 
 def _final_loss(curve: LossCurve) -> float:
@@ -159,4 +194,5 @@ def _final_loss(curve: LossCurve) -> float:
 
 
 def _tiny(curve: LossCurve) -> float:
-    return max(_RESOLUTION * float(curve.loss[0] - _final_loss(curve)), 1e-300)
+    resolved = _RESOLUTION * float(curve.loss[0] - _final_loss(curve))
+    return max(resolved, _SIGMAS * curve.noise, 1e-300)

@@ -4,7 +4,7 @@ import math
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Float
 
 from saddlewalk.diagnose.plateaus import LossCurve, find_jumps
 from saddlewalk.staircase import Stage
@@ -12,10 +12,10 @@ from saddlewalk.staircase import Stage
 if TYPE_CHECKING:
     from saddlewalk.flow import Trajectory
 
-_ON = 0.1
-"""A unit is on where its output is at least this part of its largest output."""
-_FAINT = 1e-3
-"""A unit that never puts out this part of the target's size (1e-6 of the loss) is never on."""
+_SHARE = 0.1
+"""A unit takes part in a jump if it changes by this part of the unit that changes most."""
+_SMALL = 0.3
+"""It turns on if it was this part of its later size before, and off the other way round."""
 
 
 def loss_curve(path: "Trajectory") -> LossCurve:
@@ -25,30 +25,30 @@ def loss_curve(path: "Trajectory") -> LossCurve:
     return LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
 
 
-def active_units(path: "Trajectory") -> Bool[np.ndarray, "time unit"]:
-    """Which units are on, by their size in function space relative to their own largest."""
-    output = path.data["unit_output"].values
-    faint = _FAINT * math.sqrt(2 * float(path.loss[0]))
-    return output >= np.maximum(_ON * output.max(axis=0), faint)
+def turned_on(
+    before: Float[np.ndarray, " unit"], after: Float[np.ndarray, " unit"]
+) -> tuple[int, ...]:
+    """Units that turn on between two plateaus, by their lengths in function space there."""
+    change = np.abs(after - before)
+    on = (change >= _SHARE * change.max()) & (before <= _SMALL * after) & (after > 0)
+    return tuple(map(int, np.flatnonzero(on)))
 
 
 def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
     """The stages seen in a trajectory: jumps of the loss, and the units that turned on and off."""
-    curve = loss_curve(path)
-    on = active_units(path)
+    output = path.data["unit_output"].values
     eta = path.info.get("eta", math.nan)
     stages = []
-    for jump in find_jumps(curve):
-        before = on[np.searchsorted(path.time, jump.plateau_before)]
-        after = on[np.searchsorted(path.time, jump.plateau_after)]
-        units = tuple(map(int, np.flatnonzero(after & ~before)))
+    for jump in find_jumps(loss_curve(path)):
+        before, after = output[jump.index_before], output[jump.index_after]
+        units = turned_on(before, after)
         stages.append(
             Stage(
                 time=jump.time,
                 time_accelerated=jump.time / eta,
                 loss=jump.after,
                 units=units,
-                dormant=tuple(map(int, np.flatnonzero(before & ~after))),
+                dormant=turned_on(after, before),
                 feature={"kind": "units", "index": list(units)},
             )
         )

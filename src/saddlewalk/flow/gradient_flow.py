@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from saddlewalk.ode import AbstractFlow
 from saddlewalk.problem import Parameters, Problem, norms
@@ -27,12 +27,14 @@ class Snapshot(NamedTuple):
 
     loss: Float[Array, ""]
     loss_rate: Float[Array, ""]
-    """dL/dt, which is minus the squared norm of the gradient."""
+    """dL/dt: minus the squared norm of the gradient, times the learning rates."""
     loss_curvature: Float[Array, ""]
     """Second derivative of the loss in time: the curve between two steps is known to fifth order."""
-    drive: Float[Array, ""]
-    """Largest velocity of a unit over its norm to the power kappa - 1: utility left, scale-free."""
+    drive: Float[Array, " width"]
+    """Velocity of each unit over its norm to the power kappa - 1: its utility left, scale-free."""
     unit_norm: Float[Array, " width"]
+    unit_growth: Float[Array, " width"]
+    """Rate of the logarithm of the norm."""
     unit_output: Float[Array, " width"]
     """Length of each unit in function space: the root of E|f_i|^2."""
     parameters: Parameters
@@ -41,16 +43,16 @@ class Snapshot(NamedTuple):
 def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
     """Loss, gradient and unit sizes at one point of parameter space."""
     loss, gradient = jax.value_and_grad(problem.loss)(theta)
-    _, acceleration = jax.jvp(problem.velocity, (theta,), (-gradient,))
-    norm = norms(theta)
-    speed = norms(gradient)
+    velocity, acceleration = jax.jvp(problem.velocity, (theta,), (-problem.rates * gradient,))
+    norm, speed = norms(theta), norms(velocity)
     drive = jnp.where(norm > 0, speed / jnp.where(norm > 0, norm, 1.0) ** (problem.degree - 1), 0.0)
     return Snapshot(
         loss=loss,
-        loss_rate=-jnp.sum(speed**2),
+        loss_rate=jnp.sum(gradient * velocity),
         loss_curvature=2 * jnp.sum(gradient * acceleration),
-        drive=jnp.max(drive),
+        drive=drive[:, 0],
         unit_norm=norm[:, 0],
+        unit_growth=jnp.sum(velocity * theta, axis=1) / jnp.where(norm > 0, norm, 1.0)[:, 0] ** 2,
         unit_output=jax.vmap(problem.task.length)(problem.features(theta)),
         parameters=theta,
     )
@@ -60,8 +62,6 @@ class RawFlow(AbstractFlow):
     """Gradient flow in the parameters themselves, errors relative to each unit's norm."""
 
     problem: Problem
-    above: Bool[Array, " width"]
-    """Which units have a norm above 1: the next crossing is an event."""
     drive: Float[Array, ""]
     """Velocity over norm^(kappa-1) at the start: the natural size of a velocity."""
 
@@ -74,8 +74,8 @@ class RawFlow(AbstractFlow):
         return jnp.broadcast_to(norms(y), y.shape)
 
     def ruler(self, y: Parameters) -> Parameters:
-        """The Jacobian is minus the Hessian: symmetric as it is."""
-        return jnp.ones_like(y)
+        """The Jacobian is minus rates times the Hessian."""
+        return jnp.broadcast_to(1 / jnp.sqrt(self.problem.rates), y.shape)
 
     def noise(self, y: Parameters) -> Parameters:
         """Rounding of a velocity of natural size."""
@@ -86,16 +86,11 @@ class RawFlow(AbstractFlow):
         """A snapshot."""
         return take_snapshot(self.problem, y)
 
-    def margin(self, y: Parameters) -> Float[Array, ""]:
-        """Distance in log-norm to the next crossing of norm 1."""
-        return _margin(norms(y)[:, 0], self.above)
-
 
 class LogFlow(AbstractFlow):
     """The same flow in `log |theta|`, for parameters that keep their sign; errors are absolute."""
 
     problem: Problem
-    above: Bool[Array, " width"]
     drive: Float[Array, ""]
     sign: Parameters
 
@@ -124,20 +119,11 @@ class LogFlow(AbstractFlow):
         """A snapshot."""
         return take_snapshot(self.problem, self.parameters(y))
 
-    def margin(self, y: Parameters) -> Float[Array, ""]:
-        """Distance in log-norm to the next crossing of norm 1."""
-        return _margin(norms(self.parameters(y))[:, 0], self.above)
 
-
-def _margin(norm: Float[Array, " width"], above: Bool[Array, " width"]) -> Float[Array, ""]:
-    log_norm = jnp.log(jnp.where(norm > 0, norm, 1e-300))
-    return jnp.min(jnp.where(above, log_norm, -log_norm))
-
-
-def make_flow(problem: Problem, theta: Parameters) -> tuple[Any, Parameters]:
-    """The flow of a problem in the coordinates that suit its units, and its start."""
+def make_flow(problem: Problem, theta: Parameters) -> tuple[Any, Parameters, Snapshot]:
+    """The flow of a problem in the coordinates that suit its units, its state and first snapshot."""
     start = eqx.filter_jit(take_snapshot)(problem, theta)
-    above = start.unit_norm > 1.0
+    largest = jnp.max(start.drive)
     if problem.units.multiplicative:
-        return LogFlow(problem, above, start.drive, jnp.sign(theta)), jnp.log(jnp.abs(theta))
-    return RawFlow(problem, above, start.drive), theta
+        return LogFlow(problem, largest, jnp.sign(theta)), jnp.log(jnp.abs(theta)), start
+    return RawFlow(problem, largest), theta, start

@@ -4,10 +4,19 @@ from typing import Any
 
 import numpy as np
 
+from saddlewalk.flow.crossings import norm_crossings
 from saddlewalk.flow.gradient_flow import Snapshot
 from saddlewalk.flow.trajectory import Trajectory
 
-_STEP_FIELDS = ("loss", "loss_rate", "loss_curvature", "drive", "unit_norm", "unit_output")
+STEP_FIELDS = (
+    "loss",
+    "loss_rate",
+    "loss_curvature",
+    "drive",
+    "unit_norm",
+    "unit_growth",
+    "unit_output",
+)
 
 
 class Recorder:
@@ -21,7 +30,6 @@ class Recorder:
         self._steps: list[dict[str, np.ndarray]] = []
         self._saved: list[tuple[float, np.ndarray]] = []
         self._requested: list[tuple[float, np.ndarray]] = []
-        self._crossings: list[tuple[float, int, bool]] = []
         self._last: tuple[float, np.ndarray] | None = None
 
     def add(self, time: np.ndarray, snapshots: Snapshot) -> None:
@@ -35,7 +43,7 @@ class Recorder:
         self._seen += len(time)
         self._last = (float(time[-1]), parameters[-1])
         self._time.append(np.asarray(time))
-        self._steps.append({name: np.asarray(getattr(snapshots, name)) for name in _STEP_FIELDS})
+        self._steps.append({name: np.asarray(getattr(snapshots, name)) for name in STEP_FIELDS})
         while len(self._saved) > self._most:
             self._saved = self._saved[::2]
             self._stride *= 2
@@ -44,25 +52,22 @@ class Recorder:
         """Append moments that the user asked for; they are never thinned out."""
         self._requested += list(zip(time.tolist(), np.asarray(parameters), strict=True))
 
-    def add_crossing(self, time: float, unit: int, upward: bool) -> None:
-        """A unit's norm passed 1."""
-        self._crossings.append((time, unit, upward))
-
     def finish(self, observables: dict[str, Any], info: dict[str, Any]) -> Trajectory:
         """The trajectory so far."""
-        assert self._last is not None
-        moments = dict(self._requested or self._saved)
-        moments[self._last[0]] = self._last[1]
-        saved_time = np.array(sorted(moments))
-        parameters = np.stack([moments[moment] for moment in saved_time])
+        moments = list(self._requested or self._saved)
+        if self._last is not None and moments[-1][0] < self._last[0]:
+            moments.append(self._last)
+        parameters = np.stack([theta for _, theta in moments])
+        time = np.concatenate(self._time)
         steps = {
-            name: np.concatenate([piece[name] for piece in self._steps]) for name in _STEP_FIELDS
+            name: np.concatenate([piece[name] for piece in self._steps]) for name in STEP_FIELDS
         }
-        crossings = sorted(self._crossings)
+        growth = steps.pop("unit_growth")
+        crossings = norm_crossings(time, steps["unit_norm"], growth)
         return Trajectory.from_arrays(
-            {"time": np.concatenate(self._time), **steps},
+            {"time": time, **steps},
             {
-                "time": saved_time,
+                "time": np.array([moment for moment, _ in moments]),
                 "parameters": parameters,
                 **{name: _evaluate(f, parameters) for name, f in observables.items()},
             },

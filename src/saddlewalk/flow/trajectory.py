@@ -36,7 +36,7 @@ class Trajectory:
         """Label the arrays. `info` is anything JSON can hold: setting, scale, seed, solver, ..."""
         import xarray as xr
 
-        per_unit = {"unit_norm", "unit_output"}
+        per_unit = {"drive", "unit_norm", "unit_output"}
         data = xr.Dataset(
             {
                 **{
@@ -86,6 +86,12 @@ class Trajectory:
         """Why the run ended."""
         return self.info["stopped"]
 
+    @property
+    def method(self) -> str:
+        """What moved the parameters, in words."""
+        named = {"descent": "gradient descent", "sgd": "SGD"}
+        return named.get(self.info["solver"], "gradient flow")
+
     def to_xarray(self) -> "xr.Dataset":
         """The labelled data themselves."""
         return self.data
@@ -104,7 +110,9 @@ class Trajectory:
         from saddlewalk import draw
 
         with draw.canvas(target) as axes:
-            draw.loss_curve(axes, self.time, self.loss)
+            draw.loss_curve(axes, self.time, self.loss, label=self.method)
+            axes.set_title(f"{self.info['setting']}, scale {self.info['scale']:g}")
+            axes.legend()
         return axes
 
     def __str__(self) -> str:

@@ -6,7 +6,7 @@ at zero: at time 1e50 float64 cannot tell apart two moments of an event that las
 """
 
 import math
-from collections.abc import Generator
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import diffrax
@@ -65,6 +65,11 @@ def _advance(
         diffrax.SubSaveAt(ts=times, fn=save) if times.size else None,
         diffrax.SubSaveAt(t1=True),
     ]
+    event = diffrax.Event(
+        lambda t, y, args, **_: flow.margin(y),
+        optimistix.Bisection(rtol=1e-10, atol=1e-12),  # type: ignore[call-arg]
+        direction=False,
+    )
     solution = diffrax.diffeqsolve(
         diffrax.ODETerm(lambda t, y, args: flow.velocity(y)),
         solver,
@@ -74,19 +79,16 @@ def _advance(
         y0,
         saveat=diffrax.SaveAt(subs=[sub for sub in subs if sub is not None]),
         stepsize_controller=controller(flow, rtol),
-        event=diffrax.Event(
-            lambda t, y, args, **_: flow.margin(y),
-            optimistix.Bisection(rtol=1e-10, atol=1e-12),  # type: ignore[call-arg]
-            direction=False,
-        ),
+        event=event if flow.watches else None,
         max_steps=steps,
         throw=False,
     )
+    happened = jnp.asarray(solution.event_mask if flow.watches else False)
     codes = diffrax.RESULTS
     usual = (solution.result == codes.successful) | (solution.result == codes.event_occurred)
     coarse = solution.result == codes.dt_min_reached
     fine = usual | coarse | (solution.result == codes.max_steps_reached)
-    flags = jnp.asarray(solution.event_mask), coarse, fine
+    flags = happened, coarse, fine
     return solution.ts, solution.ys, solution.stats, flags
 
 
@@ -99,11 +101,10 @@ def integrate(
     times: np.ndarray,
     max_time: float = math.inf,
     max_steps: int = 1_000_000,
-) -> Generator[Piece, AbstractFlow | None, None]:
-    """Yield pieces of the solution until `max_time` or `max_steps`. Stop early by leaving the loop.
+) -> Iterator[Piece]:
+    """Yield pieces of the solution until an event, `max_time` or `max_steps`.
 
-    The caller may send back a changed flow (of the same shapes) between two pieces, for instance
-    with the next event to look for.
+    To stop earlier leave the loop.
     """
     if kind not in EVALUATIONS:
         raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(EVALUATIONS)}.")
@@ -138,10 +139,9 @@ def integrate(
         last_step = None if coarse or len(steps) == 0 else float(steps[-2:].max())
         taken += piece.steps
         y, origin = jnp.asarray(piece.end), float(piece.time[-1])
-        changed = yield piece
-        if piece.stalled:
+        yield piece
+        if piece.stalled or piece.event:
             return
-        flow = flow if changed is None else changed
 
 
 @eqx.filter_jit
@@ -156,7 +156,7 @@ def _first_step(flow: AbstractFlow, y: State) -> float:
 
 def _piece_length(flow: AbstractFlow, y: State, kind: str) -> int:
     """A guess from sizes alone: each unit looks at each number that the flow holds."""
-    held = sum(leaf.size for leaf in jax.tree.leaves(flow) if hasattr(leaf, "size"))
+    held = 1 + sum(leaf.size for leaf in jax.tree.leaves(flow) if hasattr(leaf, "size"))
     calls = EVALUATIONS[kind] + (y.size if kind == "implicit" else 0)
     most = min(_PIECE_FLOPS / (2.0 * held * len(y) * calls), _PIECE_NUMBERS / y.size)
     return next((n for n in _PIECE_STEPS if n <= most), _PIECE_STEPS[-1])

@@ -1,7 +1,7 @@
 """What an ODE must say about itself so that it is solved rightly at every scale."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -37,6 +37,9 @@ class AbstractFlow(eqx.Module):
     def observe(self, y: State) -> Any:
         """What is saved at every step: a tuple or dictionary of arrays."""
 
-    @abc.abstractmethod
+    watches: ClassVar[bool] = False
+    """Whether to stop where `margin` falls through 0."""
+
     def margin(self, y: State) -> Float[Array, ""]:
-        """Positive until the event to stop at; the integration locates where it falls through 0."""
+        """Positive until the event to stop at."""
+        raise RuntimeError(f"{type(self).__name__} watches for an event but has no margin.")

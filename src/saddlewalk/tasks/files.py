@@ -6,10 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.samples import Samples, from_arrays, from_moments
+from saddlewalk.tasks.moments import Moments, from_moments
+from saddlewalk.tasks.samples import Samples, from_arrays
 
 
-def load_task(path: str | Path) -> Samples:
+def load_task(path: str | Path) -> Samples | Moments:
     """Read a task: X and y (or Y), with optional weights; or Sigma_xx and Sigma_yx."""
     file = Path(path)
     if not file.is_file():
@@ -20,12 +21,14 @@ def load_task(path: str | Path) -> Samples:
     return readers[file.suffix](file)
 
 
-def _from_npz(file: Path) -> Samples:
+def _from_npz(file: Path) -> Samples | Moments:
     try:
         with file.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
     except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(f"{file} cannot be read as .npz: {error}. Is it truncated?") from error
+        raise InputError(
+            f"{file} cannot be read as .npz: it is truncated, or no archive of plain arrays."
+        ) from error
     if "Sigma_xx" in arrays and "Sigma_yx" in arrays:
         return from_moments(
             arrays["Sigma_xx"], arrays["Sigma_yx"], arrays.get("Sigma_yy"), name=file.stem
@@ -44,17 +47,20 @@ def _from_csv(file: Path) -> Samples:
         lines = [line for line in file.read_text().splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"{file} cannot be read as text: {error}.") from error
-    if lines and not _is_numeric(lines[0]):
-        lines = lines[1:]
+    if lines and not any(map(_is_number, lines[0].split(","))):
+        lines = lines[1:]  # a header; a row with a typo among its numbers is not one
     if not lines:
         raise InputError(f"{file} has no rows of numbers.")
     widths = {len(line.split(",")) for line in lines}
     if len(widths) > 1:
         raise InputError(f"The rows of {file} have different lengths ({sorted(widths)}).")
-    try:
-        table = np.array([[_cell(cell) for cell in line.split(",")] for line in lines])
-    except ValueError as error:
-        raise InputError(f"{file} must hold numbers separated by commas: {error}.") from error
+    for row, line in enumerate(lines, 1):
+        words = [cell for cell in line.split(",") if cell.strip() and not _is_number(cell)]
+        if words:
+            raise InputError(
+                f"{file} must hold numbers separated by commas; row {row} has '{words[0].strip():.30}'."
+            )
+    table = np.array([[_cell(cell) for cell in line.split(",")] for line in lines])
     if table.shape[1] < 2:
         raise InputError(f"{file} has one column; it needs inputs and, last, the target.")
     return from_arrays(table[:, :-1], table[:, -1], name=file.stem)
@@ -64,9 +70,9 @@ def _cell(text: str) -> float:
     return float(text) if text.strip() else np.nan  # an empty cell is a missing value
 
 
-def _is_numeric(line: str) -> bool:
+def _is_number(cell: str) -> bool:
     try:
-        [_cell(cell) for cell in line.split(",")]
+        float(cell)
     except ValueError:
         return False
     return True

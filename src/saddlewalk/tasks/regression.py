@@ -23,6 +23,8 @@ def sparse_regression(
     for name, value in {"samples": samples, "dim": dim, "sparsity": sparsity}.items():
         if value < 1:
             raise InputError(f"--{name} must be at least 1; got {value}.")
+    if seed < 0:
+        raise InputError(f"The seed of the data must not be negative; got {seed}.")
     if sparsity > dim:
         raise InputError(f"--sparsity {sparsity} is larger than --dim {dim}.")
     if not noise >= 0:

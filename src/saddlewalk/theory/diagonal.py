@@ -30,7 +30,7 @@ from scipy.optimize import nnls
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
 from saddlewalk.staircase import Assumption, Stage, Staircase, check_scale
-from saddlewalk.tasks import Samples
+from saddlewalk.tasks import Moments, Samples, compress
 from saddlewalk.units import Diagonal
 
 _REST = 1e-10
@@ -57,10 +57,10 @@ class Regression:
     offset: float
 
     @classmethod
-    def of(cls, task: Samples) -> "Regression":
+    def of(cls, task: Samples | Moments) -> "Regression":
         """The regression behind a task with one output."""
-        root = np.sqrt(np.asarray(task.weights))
-        return cls(root[:, None] * task.x, root * task.y[:, 0], float(task.offset))
+        moments = task if isinstance(task, Moments) else compress(task)
+        return cls(np.asarray(moments.x), np.asarray(moments.y)[:, 0], float(moments.offset))
 
     def loss(self, beta: Vector) -> float:
         """Half the squared distance (zero where it is rounding error), and what no beta can avoid."""
@@ -108,9 +108,8 @@ def accumulate(state: Dormancy, gradient: Vector, time: float, eta: float) -> Do
 def waiting_times(state: Dormancy, gradient: Vector, eta: float) -> Vector:
     """Eq 37: accelerated time until each unit has accumulated utility 1; infinite at rest."""
     toward = np.sign(-gradient) * state.sign
-    missing = _arccosh_exp(np.array(2 * eta)) - toward * _arccosh_exp(
-        2 * eta * state.accumulated_utility
-    )
+    threshold = _arccosh_exp(np.full_like(gradient, 2 * eta))
+    missing = threshold - toward * _arccosh_exp(2 * eta * state.accumulated_utility)
     with np.errstate(divide="ignore"):
         return np.where(gradient != 0, missing / (2 * eta * np.abs(gradient)), np.inf)
 
@@ -137,7 +136,7 @@ class Jump:
     on: tuple[int, ...]
     off: tuple[int, ...]
     gap: float
-    """Relative distance to the unit that would have been next: a small one is a near-tie."""
+    """How much later the next candidate would have been, relative to the time of the jump."""
     state: Dormancy
     """Accumulated utility and sign of every unit right after the jump."""
 
@@ -158,7 +157,7 @@ def sequence(
         if not gradient.any():
             return jumps, "no dormant units" if active.all() else "no utility left"
         waits = wait(state, gradient)
-        first = waits.min()
+        first = float(waits.min())
         hit = waits <= first * (1 + _TIE) + _TIE * time
         state = move(state, gradient, first)
         time += first
@@ -168,7 +167,8 @@ def sequence(
         )
         beta = regression.minimize(np.where(hit | active, state.sign, 0.0))
         now = beta != 0
-        gap = 0.0 if hit.sum() > 1 else float(np.min(waits[~hit], initial=np.inf) / first - 1)
+        later = float(np.min(waits[~hit], initial=np.inf)) - first
+        gap = 0.0 if hit.sum() > 1 else later / time
         jumps.append(
             Jump(
                 time=time,
@@ -220,18 +220,26 @@ def predict_diagonal(
 ) -> Staircase:
     """The staircase of a diagonal network at finite scale (`closed`) or in the limit (`limit`)."""
     units, task = problem.units, problem.task
-    if not isinstance(units, Diagonal) or not isinstance(task, Samples):
-        raise InputError("The diagonal theory needs Diagonal units on samples or moments.")
+    assert isinstance(units, Diagonal)
+    assert isinstance(task, Moments)
     regression = Regression.of(task)
+    silent = np.flatnonzero(np.linalg.norm(regression.design, axis=0) == 0)
+    if len(silent):
+        raise InputError(
+            f"Input {silent[0]} is zero everywhere: its unit can learn nothing. Remove it."
+        )
     # learning rates of u and v: a start at scale/sqrt(rate_u), and a clock faster by the gain
     clock = math.sqrt(units.rate_u * units.rate_v)
-    start = check_scale(scale) / math.sqrt(units.rate_u)
+    if not 0 < scale < 1:
+        raise InputError(f"The scale (alpha) must lie between 0 and 1; got {scale}.")
+    start = scale / math.sqrt(units.rate_u)
     if method == "limit":
         # their clock, t = -log(alpha) s; it also holds at finite scale, where the norm 1 is reached
         # after arccosh(1 / (2 alpha^2)) / 2, which is -log(alpha) up to alpha^4
         jumps, stopped = limit_sequence(regression, most)
         eta = -math.log(start)
     else:
+        check_scale(scale)
         eta = -math.log(math.sqrt(2) * start)
         if eta <= 0:
             raise InputError(
@@ -275,9 +283,20 @@ def _audit(regression: Regression, jumps: list[Jump], start: float) -> tuple[Ass
     cosine = np.abs(columns.T @ columns) - np.eye(columns.shape[1])
     closest = float(cosine.max()) if cosine.size > 1 else 0.0
     gap = min((jump.gap for jump in jumps), default=math.inf)
+    depth = -math.log(start)
+    blur = 1 / depth
     norm = math.sqrt(2) * start
+    # a unit rests at norm sqrt(2 |beta|); the theory calls it active at 1
+    sizes = [abs(beta) for jump in jumps for beta in jump.beta if beta != 0]
+    off_one = max((abs(0.5 * math.log(2 * size)) for size in sizes), default=0.0) / depth
     return (
         Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
+        Assumption(
+            "coefficients of order one: largest |log norm| of a learned unit / log(1/scale)",
+            off_one < 0.5,
+            off_one,
+            "well below 1 (it is about the relative error of the times); rescale X or y if not",
+        ),
         Assumption(
             "general position: largest |cosine| of two columns",
             closest < 1 - 1e-9,
@@ -285,10 +304,10 @@ def _audit(regression: Regression, jumps: list[Jump], start: float) -> tuple[Ass
             "below 1",
         ),
         Assumption(
-            "no ties: smallest relative gap to the next candidate",
-            gap > 1e-9,
-            gap,
-            "above 0; a gap of order 1/log(1/scale) can be reversed by the finite scale",
+            "clear order: smallest relative lead of a jump over the next candidate",
+            gap > blur,
+            gap if math.isfinite(gap) else None,
+            f"above 1/log(1/scale) = {blur:.2g}, the error of the times; below, order may depend on it",
         ),
     )
 

@@ -20,7 +20,12 @@ _THEORIES: dict[type[AbstractUnits], tuple[Theory, tuple[str, ...]]] = {
 
 @in_float64
 def predict(
-    task: AbstractTask, units: AbstractUnits, scale: float, seed: int = 0, method: str = "auto"
+    task: AbstractTask,
+    units: AbstractUnits,
+    scale: float,
+    seed: int = 0,
+    method: str = "auto",
+    rates: dict[str, float] | None = None,
 ) -> Staircase:
     """Predict what is learned, in which order, when, and the loss between.
 
@@ -29,6 +34,7 @@ def predict(
     task, units : what is learned, and what is summed.
     scale : initialisation scale alpha.
     seed : seed of the initialisation, the same as in `train`.
+    rates : learning rate of each layer by name, as in `train`.
     method : "closed" (the theorem's formulas at this scale), "limit" (scale to zero) or "auto".
     """
     if method not in METHODS:
@@ -43,4 +49,5 @@ def predict(
         raise InputError(
             f"{type(units).__name__} units have no method '{method}'; they have: {', '.join(methods)}."
         )
-    return theory(Problem(task, units), scale, seed, methods[0] if method == "auto" else method)
+    problem = Problem(task, units, rates=rates)
+    return theory(problem, scale, seed, methods[0] if method == "auto" else method)

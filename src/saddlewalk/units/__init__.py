@@ -1,7 +1,6 @@
 """What is summed: one short file a family of units."""
 
 from saddlewalk.units.base import AbstractUnits as AbstractUnits
-from saddlewalk.units.base import LayerRates as LayerRates
 from saddlewalk.units.degree import find_degree as find_degree
 from saddlewalk.units.dense import ACTIVATIONS as ACTIVATIONS
 from saddlewalk.units.dense import Dense as Dense

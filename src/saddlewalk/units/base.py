@@ -35,6 +35,9 @@ class AbstractUnits(eqx.Module):
     degree: ClassVar[int | None] = None
     """Order kappa of a unit in its parameters at the origin; `None`: found by `find_degree`."""
 
+    smooth: ClassVar[bool] = True
+    """Whether the output has no kinks in the parameters; kinks forbid small tolerances."""
+
     linear_in_input: ClassVar[bool] = False
     """Whether the output is linear in x, so that moments of the data carry everything."""
 
@@ -55,7 +58,7 @@ class AbstractUnits(eqx.Module):
         """How many units there are."""
         return self.width  # type: ignore[attr-defined]
 
-    def view(self, x: Array, index: Array) -> Array:
+    def view(self, x: Array, index: Array | int) -> Array:
         """What unit number `index` sees of the input: the map g_i of section 2."""
         return x
 
@@ -75,73 +78,29 @@ class AbstractUnits(eqx.Module):
         }
         return pack(shapes, drawn)
 
-    def with_rates(self, rates: dict[str, float]) -> "AbstractUnits":
-        """The same units with a learning rate for each layer (1 where none is given)."""
-        return LayerRates(self, tuple(sorted(rates.items())))
+    def combine(self, weights: Weights, x: Array) -> Array:
+        """Sum of all units on one input; `weights` have a leading axis for the units.
+
+        Write it anew where a matrix product does it faster; it must stay the sum of `respond`.
+        """
+        index = jnp.arange(len(next(iter(weights.values()))))
+        one = lambda weights, i: self.respond(weights, self.view(x, i))  # noqa: E731
+        return jnp.sum(jax.vmap(one)(weights, index), axis=0)
+
+    def rated(self, rates: dict[str, float], shapes: Shapes) -> tuple["AbstractUnits", np.ndarray]:
+        """Units and learning rate of each parameter, for these rates of the layers (else 1)."""
+        check_rates(rates, tuple(shapes))
+        parts = [np.full(math.prod(shape), rates.get(name, 1.0)) for name, shape in shapes.items()]
+        return self, np.concatenate(parts)
 
 
-class LayerRates(AbstractUnits):
-    r"""Units whose layers learn at rates of their own.
-
-    Flow at rates :math:`\eta` on weights :math:`w` is plain gradient flow on the parameters
-    :math:`w / \sqrt{\eta}`: rates are a change of ruler. So the rest of the package sees a plain flow.
-    """
-
-    units: AbstractUnits
-    rates: tuple[tuple[str, float], ...] = eqx.field(static=True)
-
-    def __check_init__(self) -> None:
-        for name, rate in self.rates:
-            if not math.isfinite(rate) or rate <= 0:
-                raise InputError(f"The learning rate of '{name}' must be positive; got {rate}.")
-
-    @property
-    def degree(self) -> int | None:  # type: ignore[override]
-        """A linear rescaling leaves the order as it is."""
-        return self.units.degree
-
-    @property
-    def linear_in_input(self) -> bool:  # type: ignore[override]
-        """As the units themselves."""
-        return self.units.linear_in_input
-
-    @property
-    def multiplicative(self) -> bool:  # type: ignore[override]
-        """As the units themselves."""
-        return self.units.multiplicative
-
-    def layers(self, inputs: int, outputs: int) -> Shapes:
-        """The layers of the units; a rate for any other name is refused."""
-        shapes = self.units.layers(inputs, outputs)
-        unknown = [name for name, _ in self.rates if name not in shapes]
-        if unknown:
-            raise InputError(f"There is no layer '{unknown[0]}'. Layers: {', '.join(shapes)}.")
-        return shapes
-
-    def count(self, inputs: int) -> int:
-        """As the units themselves."""
-        return self.units.count(inputs)
-
-    def view(self, x: Array, index: Array) -> Array:
-        """As the units themselves."""
-        return self.units.view(x, index)
-
-    def respond(self, weights: Weights, x: Array) -> Array:
-        """Scale parameters back to weights, then respond."""
-        return self.units.respond(self._scaled(weights, 1.0), x)
-
-    def initialize(
-        self, shapes: Shapes, width: int, scale: float, key: PRNGKeyArray
-    ) -> Float[Array, "width size"]:
-        """The same weights as without rates, in the rescaled parameters."""
-        weights = jax.vmap(lambda theta: unpack(shapes, theta))(
-            self.units.initialize(shapes, width, scale, key)
-        )
-        return pack(shapes, self._scaled(weights, -1.0))
-
-    def _scaled(self, weights: Weights, power: float) -> Weights:
-        rates = dict(self.rates)
-        return {name: w * rates.get(name, 1.0) ** (power / 2) for name, w in weights.items()}
+def check_rates(rates: dict[str, float], layers: tuple[str, ...]) -> None:
+    """Refuse rates of unknown layers, and rates that are not positive."""
+    for name, rate in rates.items():
+        if name not in layers:
+            raise InputError(f"There is no layer '{name}'. Layers: {', '.join(layers)}.")
+        if not math.isfinite(rate) or rate <= 0:
+            raise InputError(f"The learning rate of '{name}' must be positive; got {rate}.")
 
 
 def size_of(shapes: Shapes) -> int:

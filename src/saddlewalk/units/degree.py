@@ -4,6 +4,8 @@ Read off as the slope of :math:`\log \|f(x; t\theta)\|` between t and 2t at tiny
 works for activations with a kink at zero, where Taylor coefficients do not exist.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -25,12 +27,17 @@ def find_degree(units: AbstractUnits, inputs: int, outputs: int) -> int:
     theta_key, x_key = jax.random.split(jax.random.key(0))
     thetas = jax.random.normal(theta_key, (_PROBES, size_of(shapes)))
     xs = jax.random.normal(x_key, (_PROBES, inputs))
-    first = jnp.asarray(0)
+
+    def respond_at(theta: jax.Array, x: jax.Array, t: Any) -> jax.Array:
+        return units.respond(unpack(shapes, t * theta), units.view(x, 0))
 
     def magnitude(t: float) -> jax.Array:
-        respond = lambda theta, x: units.respond(unpack(shapes, t * theta), units.view(x, first))  # noqa: E731
-        return jnp.sqrt(jnp.sum(jax.vmap(respond)(thetas, xs) ** 2, axis=-1))
+        answers = jax.vmap(respond_at, in_axes=(0, 0, None))(thetas, xs, t)
+        return jnp.sqrt(jnp.sum(answers**2, axis=-1))
 
+    shape = jax.eval_shape(respond_at, thetas[0], xs[0], 1.0).shape
+    if shape != (outputs,):
+        raise InputError(f"respond must give an array of shape ({outputs},); it gives {shape}.")
     small, double = magnitude(_SMALL), magnitude(2 * _SMALL)
     alive = small > 0
     if not alive.any():

@@ -22,6 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "cubic": lambda z: z**3,
     "z-tanh-z": lambda z: z * jnp.tanh(z),
 }
+KINKED = ("relu", "leaky-relu")
 
 
 class Dense(AbstractUnits):
@@ -41,6 +42,11 @@ class Dense(AbstractUnits):
             )
 
     @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """False for the named activations that have a kink; a function of one's own is taken as smooth."""
+        return self.activation not in KINKED
+
+    @property
     def linear_in_input(self) -> bool:  # type: ignore[override]
         """True for the linear activation alone."""
         return self.activation == "linear"
@@ -51,7 +57,12 @@ class Dense(AbstractUnits):
 
     def respond(self, weights: Weights, x: Array) -> Array:
         """a sigma(w x)."""
-        sigma = (
-            ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
-        )
-        return weights["a"] * sigma(weights["w"] @ x)
+        return weights["a"] * self._sigma(weights["w"] @ x)
+
+    def combine(self, weights: Weights, x: Array) -> Array:
+        """Two matrix products."""
+        return self._sigma(weights["w"] @ x) @ weights["a"]
+
+    @property
+    def _sigma(self) -> Callable[[Array], Array]:
+        return ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation

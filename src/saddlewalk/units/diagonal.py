@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from saddlewalk.errors import InputError
-from saddlewalk.units.base import AbstractUnits, Shapes, Weights
+from saddlewalk.units.base import AbstractUnits, Shapes, Weights, check_rates
 
 
 class Diagonal(AbstractUnits):
@@ -43,7 +43,7 @@ class Diagonal(AbstractUnits):
         """One unit a coordinate."""
         return inputs
 
-    def view(self, x: Array, index: Array) -> Array:
+    def view(self, x: Array, index: Array | int) -> Array:
         """Unit i sees coordinate i alone."""
         return x[index]
 
@@ -52,20 +52,21 @@ class Diagonal(AbstractUnits):
         gain = math.sqrt(self.rate_u * self.rate_v)
         return (gain * 0.5 * (weights["p"] ** 2 - weights["q"] ** 2) * x)[None]
 
+    def combine(self, weights: Weights, x: Array) -> Array:
+        """beta x, as a product of vectors."""
+        gain = math.sqrt(self.rate_u * self.rate_v)
+        return (gain * 0.5 * (weights["p"] ** 2 - weights["q"] ** 2) @ x)[None]
+
     def initialize(
         self, shapes: Shapes, width: int, scale: float, key: PRNGKeyArray
     ) -> Float[Array, "width size"]:
         """`theta_i(0) = (u, v) = (sqrt(2) alpha, 0)`, that is p = q = alpha. No randomness."""
         return jnp.full((width, 2), scale / math.sqrt(self.rate_u))
 
-    def with_rates(self, rates: dict[str, float]) -> "Diagonal":
-        """Learning rates of `u` and `v`."""
-        unknown = set(rates) - {"u", "v"}
-        if unknown:
-            raise InputError(f"There is no layer '{unknown.pop()}'. Layers: u, v.")
-        if any(not rate > 0 for rate in rates.values()):
-            raise InputError(f"Learning rates must be positive; got {rates}.")
-        return Diagonal(rates.get("u", 1.0), rates.get("v", 1.0))
+    def rated(self, rates: dict[str, float], shapes: Shapes) -> tuple["Diagonal", np.ndarray]:
+        r"""Rates of u and v: plain flow in :math:`u/\sqrt{\eta_u}, v/\sqrt{\eta_v}`, rotated as ever."""
+        check_rates(rates, ("u", "v"))
+        return Diagonal(rates.get("u", 1.0), rates.get("v", 1.0)), np.ones(2)
 
     def weights(self, theta: Float[Array | np.ndarray, "... size"]) -> tuple[Any, Any]:
         """The weights (u, v) behind the parameters (p, q)."""

@@ -1,0 +1,137 @@
+"""Follow a gradient flow piece by piece until no unit, large or tiny, has utility left."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddlewalk import ode
+from saddlewalk.flow.gradient_flow import LogFlow, RawFlow, Snapshot, make_flow
+from saddlewalk.flow.progress import Progress
+from saddlewalk.flow.recorder import Recorder
+from saddlewalk.problem import Parameters, Problem
+
+_SMALL = 600
+"""Parameters up to which a dense Jacobian is cheap."""
+_PATIENCE = 20_000
+"""Explicit steps after which a small problem counts as stiff."""
+_SMOOTH_TOLERANCE, _KINKED_TOLERANCE = 1e-8, 1e-4
+
+
+class Follower:
+    """One gradient flow between pieces of integration: where it is, and what it cost."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        theta: Parameters,
+        recorder: Recorder,
+        bar: Progress,
+        convergence: float,
+    ) -> None:
+        self.flow: RawFlow | LogFlow
+        self.flow, self.state, first = make_flow(problem, theta)
+        self.recorder, self.bar = recorder, bar
+        self.smooth, self.degree = problem.units.smooth, problem.degree
+        self.convergence = convergence
+        self.largest_drive = np.asarray(first.drive)
+        self.steps = self.evaluations = 0
+        self.time = 0.0
+        recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], first))
+
+    def advance(
+        self, kind: str, rtol: float, times: np.ndarray, max_time: float, max_steps: int
+    ) -> str:
+        """Integrate on from here, and say why it stopped."""
+        origin = self.time
+        pieces = ode.integrate(
+            self.flow,
+            self.state,
+            kind=kind,
+            rtol=rtol,
+            times=times[times >= origin] - origin,
+            max_time=max_time - origin,
+            max_steps=max_steps - self.steps,
+        )
+        try:
+            for piece in pieces:
+                if self._record(piece, origin, max_steps - self.steps):
+                    return "converged"
+                if piece.stalled:
+                    return "stalled: the velocity is not finite or not smooth enough for any step"
+        except KeyboardInterrupt:
+            return "interrupted"
+        return "limit"
+
+    def _record(self, piece: ode.Piece, origin: float, steps_left: int) -> bool:
+        """Keep what is new in a piece, up to convergence; say whether it was reached."""
+        calm = self._calm_from(piece)
+        end = min(len(piece.time) if calm is None else calm + 1, steps_left + 1)
+        fresh = slice(1, end)  # a piece starts where the last one ended
+        time = origin + piece.time
+        self.recorder.add(time[fresh], jax.tree.map(lambda a: a[fresh], piece.saved))
+        if piece.requested is not None:
+            wanted = piece.requested_time <= piece.time[end - 1]
+            self.recorder.add_requested(
+                origin + piece.requested_time[wanted], piece.requested.parameters[wanted]
+            )
+        self.steps += min(piece.steps, steps_left)
+        self.evaluations += piece.evaluations
+        self.time, self.state = float(time[-1]), jnp.asarray(piece.end)
+        loss = float(piece.saved.loss[-1])
+        self.bar.update(f"time {self.time:.4g}, loss {loss:.4g}, {self.steps} steps")
+        return calm is not None
+
+    def _calm_from(self, piece: ode.Piece) -> int | None:
+        """First moment of a piece at which every unit is at rest, compared with its own past.
+
+        A unit that slides along a kink has a velocity at every moment and yet goes nowhere: with
+        kinks it is the way made over the whole piece that counts.
+        """
+        saved: Snapshot = piece.saved
+        self.largest_drive = np.maximum(self.largest_drive, saved.drive.max(axis=0))
+        enough = self.convergence * self.largest_drive
+        if self.smooth:
+            calm = np.flatnonzero((saved.drive <= enough).all(axis=1))
+            return int(calm[0]) if len(calm) else None
+        way = np.linalg.norm(saved.parameters[-1] - saved.parameters[0], axis=1)
+        norm = np.maximum(saved.unit_norm[-1], 1e-300)
+        drive = way / (norm ** (self.degree - 1) * (piece.time[-1] - piece.time[0]) + 1e-300)
+        return len(piece.time) - 1 if (drive <= enough).all() else None
+
+
+def follow(
+    problem: Problem,
+    theta: Parameters,
+    recorder: Recorder,
+    bar: Progress,
+    *,
+    kind: str,
+    tolerance: float | None,
+    convergence: float,
+    max_time: float,
+    max_steps: int,
+    times: np.ndarray,
+) -> dict[str, Any]:
+    """Gradient flow from `theta`, with the steps that suit the problem unless `kind` says."""
+    smooth, small = problem.units.smooth, theta.size <= _SMALL
+    rtol = (_SMOOTH_TOLERANCE if smooth else _KINKED_TOLERANCE) if tolerance is None else tolerance
+    run = Follower(problem, theta, recorder, bar, convergence)
+    if kind == "auto":
+        solver = "implicit" if problem.degree > 2 and small and smooth else "explicit"
+    else:
+        solver = kind
+    may_switch = kind == "auto" and solver == "explicit" and small and smooth
+    patience = min(_PATIENCE, max_steps) if may_switch else max_steps
+    stopped = run.advance(solver, rtol, times, max_time, patience)
+    if stopped == "limit" and run.steps < max_steps and run.time < max_time:
+        solver = "explicit, then implicit"
+        stopped = run.advance("implicit", rtol, times, max_time, max_steps)
+    return {
+        "solver": solver,
+        "tolerance": rtol,
+        "stopped": stopped,
+        "steps": run.steps,
+        "rhs_evaluations": run.evaluations,
+    }

@@ -1,0 +1,104 @@
+r"""Second moments: all that a linear function under a squared loss can see of the data.
+
+.. math:: L(\beta) = \tfrac12 E|y - \beta x|^2 = \tfrac12 \sum_a |\beta \tilde x_a - \tilde y_a|^2 + L_0
+
+with at most d virtual samples :math:`\tilde x_a`: exact, and with no difference of large numbers when
+the loss is small.
+"""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.tasks.base import AbstractTask, Answer, Penalty
+from saddlewalk.tasks.samples import Samples, finite_numbers
+
+
+class Moments(AbstractTask):
+    """Virtual samples `(m, d)` with targets `(m, c)`, and the loss `offset` that no map avoids.
+
+    All numbers are arrays: a plain float would be compiled into the program.
+    """
+
+    name: str = eqx.field(static=True)
+    x: Float[np.ndarray | Array, "m d"]
+    y: Float[np.ndarray | Array, "m c"]
+    offset: Float[np.ndarray | Array, ""]
+
+    @property
+    def inputs(self) -> int:
+        """Columns of x."""
+        return self.x.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Columns of y."""
+        return self.y.shape[1]
+
+    def represent(self, answer: Answer) -> Float[Array, "m c"]:
+        """A linear function is its values on the virtual samples."""
+        return jax.vmap(answer)(jnp.asarray(self.x))
+
+    def cost(self, function: Float[Array, "m c"], penalty: Penalty) -> Float[Array, ""]:
+        """The expected squared loss; `Problem` sees to it that the penalty is that one."""
+        return 0.5 * jnp.sum((function - self.y) ** 2) + self.offset
+
+    def length(self, function: Float[Array, "m c"]) -> Float[Array, ""]:
+        """Root of E|f|^2."""
+        return jnp.sqrt(jnp.sum(function**2))
+
+
+def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Moments:
+    r"""A population problem from :math:`\Sigma_{xx}`, :math:`\Sigma_{yx}` (and :math:`\Sigma_{yy}`).
+
+    For units linear in x the expected squared loss depends on these alone. It equals the loss on
+    the d virtual samples :math:`\tilde x = \Lambda^{1/2} V^\top` with targets
+    :math:`\Lambda^{-1/2} V^\top \Sigma_{xy}` plus the part of :math:`\Sigma_{yy}` that no linear
+    map explains: exact, with no subtraction of large numbers when the loss is small.
+    """
+    xx, yx = finite_numbers("Sigma_xx", xx), finite_numbers("Sigma_yx", yx)
+    yx = yx.reshape(-1, yx.shape[-1])
+    if xx.ndim != 2 or xx.shape[0] != xx.shape[1] or yx.shape[1] != xx.shape[0]:
+        raise InputError(
+            f"Sigma_xx must be (d, d) and Sigma_yx (c, d); got {xx.shape}, {yx.shape}."
+        )
+    if not np.allclose(xx, xx.T, rtol=1e-10, atol=1e-12 * np.abs(xx).max()):
+        raise InputError("Sigma_xx must be symmetric.")
+    values, vectors = np.linalg.eigh((xx + xx.T) / 2)
+    tiny = values.max() * len(values) * np.finfo(float).eps * 10
+    if values.max() <= 0 or values.min() < -tiny:
+        raise InputError(
+            f"Sigma_xx must be positive semi-definite; an eigenvalue is {values.min():.3g}."
+        )
+    keep = values > tiny
+    root, basis = np.sqrt(values[keep]), vectors[:, keep]
+    targets = (yx @ basis / root).T
+    if not np.allclose(targets.T * root @ basis.T, yx, rtol=1e-7, atol=1e-9 * np.abs(yx).max()):
+        raise InputError("Sigma_yx is not in the range of Sigma_xx: no data have these moments.")
+    explained = float(np.sum(targets**2))
+    total = (
+        explained if yy is None else float(np.trace(np.atleast_2d(finite_numbers("Sigma_yy", yy))))
+    )
+    if total < explained * (1 - 1e-9):
+        raise InputError(
+            "Sigma_yy is smaller than what Sigma_yx explains: no data have these moments."
+        )
+    unavoidable = np.asarray(0.5 * max(total - explained, 0.0))
+    return Moments(name, root[:, None] * basis.T, targets, unavoidable)
+
+
+def compress(task: Samples) -> Moments:
+    """The moments of finite data, by QR, so that nothing is squared."""
+    x, y = np.asarray(task.x), np.asarray(task.y)
+    root = np.sqrt(np.asarray(task.weights))[:, None]
+    if len(x) <= x.shape[1]:
+        return Moments(task.name, root * x, root * y, np.zeros(()))
+    q, r = np.linalg.qr(root * x)
+    targets = q.T @ (root * y)
+    lost = 0.5 * float(np.sum((root * y - q @ targets) ** 2))
+    return Moments(task.name, r, targets, np.asarray(lost))
