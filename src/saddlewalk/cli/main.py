@@ -122,8 +122,15 @@ def train(**options: Any) -> None:
 
     task, units, common = _prepare(options)
     path = sw.train(task, units, common["scale"], common["seed"], **common["run"])
-    record = trajectory_to_json(path, sw.diagnose.observed_stages(path))
+    stages = sw.diagnose.observed_stages(path)
+    record = trajectory_to_json(path, stages)
     _finish(path, {**record, "setting": common["setting"]}, common)
+    if not common["as_json"]:
+        for stage in stages:
+            units = " ".join(map(str, stage.units)) or "none alone"
+            click.echo(
+                f"stage at time {stage.time:.5g}: loss falls to {stage.loss:.5g}, unit on: {units}"
+            )
     _exit_if_interrupted(path)
 
 

@@ -26,7 +26,7 @@ _PROMINENCE = 0.5
 """Decades of rho between a jump and the plateaus beside it."""
 _LEAST_DROP = 0.01
 """A jump takes at least this part of the loss that is still to be lost before it."""
-_RESOLUTION = 1e-6
+_RESOLUTION = 1e-4
 """Steps below this part of the whole descent are not looked for."""
 
 _FEWEST = 3
@@ -107,11 +107,11 @@ class LossCurve:
         return float(a + s * (p + s * (c + s * (third + s * (fourth + s * fifth)))))
 
     def flattest(self, start: float, end: float) -> int:
-        """Index of the point between two times where the loss changes least."""
+        """Index of the point between two times where the loss changes least, by rho."""
         inside = np.flatnonzero((self.time >= start) & (self.time <= end))
         if len(inside) == 0:
             return int(np.argmin(np.abs(self.time - 0.5 * (start + end))))
-        return int(inside[np.argmin(np.abs(self.rate[inside]))])
+        return int(inside[np.argmin(remaining_rate(self)[inside])])
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def find_jumps(curve: LossCurve) -> list[Jump]:
     # low ends: a curve that starts or ends in a fall has a jump there too
     padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
     peaks = find_peaks(padded, prominence=_PROMINENCE)[0] - 1
-    rests = _rests(curve, [int(peak) for peak in peaks])
+    rests = _rests(rho, [int(peak) for peak in peaks])
     while len(rests) > 2:
         levels = curve.loss[rests]
         remaining = np.maximum(levels[:-1] - _final_loss(curve), _tiny(curve))
@@ -161,12 +161,10 @@ def remaining_rate(curve: LossCurve) -> Curve:
     return fall / left + floor
 
 
-def _rests(curve: LossCurve, peaks: list[int]) -> list[int]:
-    """Where the loss rests: at the start, at the flattest point between peaks, at the end."""
-    between = [
-        a + int(np.argmin(np.abs(curve.rate[a : b + 1]))) for a, b in itertools.pairwise(peaks)
-    ]
-    return [0, *between, len(curve.time) - 1]
+def _rests(rho: Curve, peaks: list[int]) -> list[int]:
+    """Where the loss rests: at the start, where rho is least between two peaks, at the end."""
+    between = [a + int(np.argmin(rho[a : b + 1])) for a, b in itertools.pairwise(peaks)]
+    return [0, *between, len(rho) - 1]
 
 
 def _jump(curve: LossCurve, a: int, b: int) -> Jump:

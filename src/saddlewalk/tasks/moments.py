@@ -100,5 +100,6 @@ def compress(task: Samples) -> Moments:
         return Moments(task.name, root * x, root * y, np.zeros(()))
     q, r = np.linalg.qr(root * x)
     targets = q.T @ (root * y)
-    lost = 0.5 * float(np.sum((root * y - q @ targets) ** 2))
-    return Moments(task.name, r, targets, np.asarray(lost))
+    lost = float(np.linalg.norm(root * y - q @ targets))
+    rounding = 1e-13 * float(np.linalg.norm(targets))
+    return Moments(task.name, r, targets, np.asarray(0.5 * lost**2 if lost > rounding else 0.0))
