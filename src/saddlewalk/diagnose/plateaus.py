@@ -107,11 +107,11 @@ class LossCurve:
         return float(a + s * (p + s * (c + s * (third + s * (fourth + s * fifth)))))
 
     def flattest(self, start: float, end: float) -> int:
-        """Index of the point between two times where the loss changes least, by rho."""
+        """Index of the point between two times where the loss changes least."""
         inside = np.flatnonzero((self.time >= start) & (self.time <= end))
         if len(inside) == 0:
             return int(np.argmin(np.abs(self.time - 0.5 * (start + end))))
-        return int(inside[np.argmin(remaining_rate(self)[inside])])
+        return int(inside[np.argmin(np.abs(self.rate[inside]))])
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,9 @@ import abc
 from collections.abc import Callable
 
 import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 Answer = Callable[[Array], Array]
@@ -44,3 +47,24 @@ class AbstractTask(eqx.Module):
     @abc.abstractmethod
     def length(self, function: Float[Array, "..."]) -> Float[Array, ""]:
         """Length of a vector of function space: the root of E|f|^2."""
+
+
+class AbstractPoints(AbstractTask):
+    """Tasks in which a function is its values at points x `(n, d)`, to be compared with y `(n, c)`."""
+
+    x: eqx.AbstractVar[Float[np.ndarray | Array, "n d"]]
+    y: eqx.AbstractVar[Float[np.ndarray | Array, "n c"]]
+
+    @property
+    def inputs(self) -> int:
+        """Columns of x."""
+        return self.x.shape[1]
+
+    @property
+    def outputs(self) -> int:
+        """Columns of y."""
+        return self.y.shape[1]
+
+    def represent(self, answer: Answer) -> Float[Array, "n c"]:
+        """A function is its values at the points."""
+        return jax.vmap(answer)(jnp.asarray(self.x))

@@ -9,17 +9,16 @@ the loss is small.
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.base import AbstractTask, Answer, Penalty
+from saddlewalk.tasks.base import AbstractPoints, Penalty
 from saddlewalk.tasks.samples import Samples, finite_numbers
 
 
-class Moments(AbstractTask):
+class Moments(AbstractPoints):
     """Virtual samples `(m, d)` with targets `(m, c)`, and the loss `offset` that no map avoids.
 
     All numbers are arrays: a plain float would be compiled into the program.
@@ -29,20 +28,6 @@ class Moments(AbstractTask):
     x: Float[np.ndarray | Array, "m d"]
     y: Float[np.ndarray | Array, "m c"]
     offset: Float[np.ndarray | Array, ""]
-
-    @property
-    def inputs(self) -> int:
-        """Columns of x."""
-        return self.x.shape[1]
-
-    @property
-    def outputs(self) -> int:
-        """Columns of y."""
-        return self.y.shape[1]
-
-    def represent(self, answer: Answer) -> Float[Array, "m c"]:
-        """A linear function is its values on the virtual samples."""
-        return jax.vmap(answer)(jnp.asarray(self.x))
 
     def cost(self, function: Float[Array, "m c"], penalty: Penalty) -> Float[Array, ""]:
         """The expected squared loss; `Problem` sees to it that the penalty is that one."""

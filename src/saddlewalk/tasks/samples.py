@@ -9,33 +9,19 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.base import AbstractTask, Answer, Penalty
+from saddlewalk.tasks.base import AbstractPoints, Penalty
 
 SHOWN = 5
 LARGEST = 1e60
 
 
-class Samples(AbstractTask):
+class Samples(AbstractPoints):
     """Inputs `(n, d)`, targets `(n, c)`, weights `(n,)`. Make one with `from_arrays`, which checks."""
 
     name: str = eqx.field(static=True)
     x: Float[np.ndarray | Array, "n d"]
     y: Float[np.ndarray | Array, "n c"]
     weights: Float[np.ndarray | Array, " n"]
-
-    @property
-    def inputs(self) -> int:
-        """Columns of x."""
-        return self.x.shape[1]
-
-    @property
-    def outputs(self) -> int:
-        """Columns of y."""
-        return self.y.shape[1]
-
-    def represent(self, answer: Answer) -> Float[Array, "n c"]:
-        """A function is its values on the samples."""
-        return jax.vmap(answer)(jnp.asarray(self.x))
 
     def cost(self, function: Float[Array, "n c"], penalty: Penalty) -> Float[Array, ""]:
         """Weighted mean of the penalty."""

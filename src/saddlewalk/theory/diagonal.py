@@ -77,15 +77,19 @@ class Regression:
     def minimize(self, sign: Vector) -> Vector:
         """Eq 5: the minimum with `sign_i beta_i >= 0` where sign is +-1 and `beta_i = 0` where it is 0.
 
-        The support comes from non-negative least squares, the values from a plain solve on it.
+        If the plain minimum over the active coefficients keeps their signs it is the one; else the
+        support comes from non-negative least squares, and the values from a plain solve on it.
         """
         active = np.flatnonzero(sign)
         beta = np.zeros(len(sign))
         if len(active) == 0:
             return beta
-        size, _ = nnls(self.design[:, active] * sign[active], self.target)
-        support = active[size > 0]
-        beta[support] = np.linalg.lstsq(self.design[:, support], self.target, rcond=None)[0]
+        beta[active] = np.linalg.lstsq(self.design[:, active], self.target, rcond=None)[0]
+        if not (np.sign(beta[active]) == sign[active]).all():
+            size, _ = nnls(self.design[:, active] * sign[active], self.target)
+            support = active[size > 0]
+            beta = np.zeros(len(sign))
+            beta[support] = np.linalg.lstsq(self.design[:, support], self.target, rcond=None)[0]
         share = np.abs(beta) * np.linalg.norm(self.design, axis=0)
         return np.where(share > _FAINT * np.linalg.norm(self.target), beta, 0.0)
 
