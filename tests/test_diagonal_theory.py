@@ -155,7 +155,7 @@ def test_equal_columns_tie_and_are_reported():
     ("units", "options", "message"),
     [
         (UNITS, {"scale": 0.9}, "none is dormant"),
-        (UNITS, {"scale": 2.0, "method": "limit"}, "between 0 and 1"),
+        (UNITS, {"scale": 2.0, "method": "limit"}, "positive number below 1"),
         (UNITS, {"scale": 1e-200}, "underflow"),
         (UNITS, {"scale": 1e-3, "method": "numeric"}, "they have: closed, limit"),
         (UNITS, {"scale": 1e-3, "method": "close"}, "Did you mean 'closed'"),

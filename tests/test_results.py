@@ -72,6 +72,9 @@ def test_a_run_that_stops_early_has_no_late_jumps(fig3, agreement):
 def test_a_run_that_reaches_no_jump(fig3, agreement):
     part = sw.compare(agreement.predicted, sw.train(fig3, UNITS, 1e-12, max_time=1.0))
     assert part.stages_reached == 0
+    assert not part.order
+    assert part.stages_observed == ()
+    assert "no stage was reached" in str(part)
     assert np.isnan(part.time_error).all()
 
 

@@ -139,6 +139,11 @@ class Agreement:
             axes.legend()
         return axes
 
+    def _order_in_words(self) -> str:
+        if self.stages_reached == 0:
+            return "not seen: no stage was reached"
+        return "as predicted" if self.order else "NOT as predicted"
+
     def __str__(self) -> str:
         columns = [
             "stage",
@@ -168,7 +173,7 @@ class Agreement:
         title = f"{self.predicted.setting}: predicted ({self.predicted.method}) and simulated"
         lines = [
             text.table(f"{title}, scale {self.predicted.scale:g}", columns, rows),
-            f"order of units {'as predicted' if self.order else 'NOT as predicted'}; "
+            f"order of units {self._order_in_words()}; "
             f"{len(self.predicted.stages)} stages predicted, "
             f"{len(self.stages_observed)} found in the curve alone",
         ]
@@ -235,6 +240,8 @@ def _order_is_right(stairs: Staircase, path: Trajectory, points: list[int]) -> b
     Its moment is when its output last rose through the middle between its sizes on the plateau
     before and after; the stages that the run did not reach are not judged.
     """
+    if stairs.stages and not points:
+        return False
     output = path.data["unit_output"].values
     latest, before = 0, 0
     for stage, after in zip(stairs.stages, points, strict=False):

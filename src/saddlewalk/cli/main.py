@@ -196,13 +196,10 @@ def reproduce(figure: str, out: str | None, force: bool, as_json: bool) -> None:
 
 def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """Task, units, and the options that are not about the data; cheap checks come first."""
-    from saddlewalk.staircase import check_scale
-
     common = {
         name: options[name] for name in ("setting", "scale", "seed", "out", "force", "as_json")
     }
     find_setting(common["setting"])
-    check_scale(common["scale"])
     if common["out"] is not None:
         store.check_folder_free(common["out"], common["force"])
     common["method"] = options.get("method")

@@ -29,6 +29,8 @@ _LEAST_DROP = 0.01
 _RESOLUTION = 1e-4
 """Steps below this part of the whole descent are not looked for."""
 
+_ROUNDING = 1e-6
+"""A fall by less than this part of the loss itself is no jump: the curve is flat."""
 _FEWEST = 3
 _SIGMAS = 8.0
 """On a noisy curve a jump must stand out by this many standard deviations."""
@@ -193,4 +195,4 @@ def _final_loss(curve: LossCurve) -> float:
 
 def _tiny(curve: LossCurve) -> float:
     resolved = _RESOLUTION * float(curve.loss[0] - _final_loss(curve))
-    return max(resolved, _SIGMAS * curve.noise, 1e-300)
+    return max(resolved, _SIGMAS * curve.noise, _ROUNDING * abs(float(curve.loss[0])), 1e-300)

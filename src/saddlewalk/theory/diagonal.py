@@ -235,7 +235,7 @@ def predict_diagonal(
     # learning rates of u and v: a start at scale/sqrt(rate_u), and a clock faster by the gain
     clock = math.sqrt(units.rate_u * units.rate_v)
     if not 0 < scale < 1:
-        raise InputError(f"The scale (alpha) must lie between 0 and 1; got {scale}.")
+        raise InputError(f"The scale (alpha) must be a positive number below 1; got {scale}.")
     start = scale / math.sqrt(units.rate_u)
     if method == "limit":
         # their clock, t = -log(alpha) s; it also holds at finite scale, where the norm 1 is reached
