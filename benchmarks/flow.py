@@ -49,6 +49,18 @@ def error_of(times, reference):
     return float(np.abs(times / reference - 1).max())
 
 
+def measured(run, levels, reference):
+    """Cost of one of our flows, and its error."""
+    path, seconds = timed(run)
+    times = passing_times(sw.diagnose.loss_curve(path), levels)
+    return {
+        "evaluations": path.info["rhs_evaluations"],
+        "steps": path.info["steps"],
+        "seconds": seconds,
+        "error": error_of(times, reference),
+    }
+
+
 # --- the diagonal network ---------------------------------------------------------------------
 
 
@@ -74,14 +86,7 @@ def diagonal_case(task, scale, end):
         "flow, explicit, 1e-8 (default)": {"solver": "explicit"},
         "flow, implicit, 1e-6": {"solver": "implicit", "tolerance": 1e-6},
     }.items():
-        path, seconds = timed(lambda options=options: flow(**options))
-        times = passing_times(sw.diagnose.loss_curve(path), levels)
-        rows[name] = {
-            "evaluations": path.info["rhs_evaluations"],
-            "steps": path.info["steps"],
-            "seconds": seconds,
-            "error": error_of(times, reference),
-        }
+        rows[name] = measured(lambda options=options: flow(**options), levels, reference)
     rows["LSODA, rtol 1e-8"] = lsoda(task, scale, end, levels, reference)
     wanted = rows["flow, explicit, 1e-6"]["error"]
     rows["descent, fixed step"] = descent(task, scale, end, levels, reference, wanted)
@@ -156,23 +161,16 @@ def quadratic_case(task, scale):
     tight = sw.train(task, units, scale, seed=1, tolerance=1e-10)
     reference = passing_times(sw.diagnose.loss_curve(tight), levels)
     end = float(1.05 * reference[-1])
+
+    def flow(**options):
+        return sw.train(task, units, scale, seed=1, max_time=end, convergence=0.0, **options)
+
     rows = {}
     for name, options in {
         "flow, implicit, 1e-6": {"tolerance": 1e-6},
         "flow, implicit, 1e-8 (default)": {},
     }.items():
-        path, seconds = timed(
-            lambda o=options: sw.train(
-                task, units, scale, seed=1, max_time=end, convergence=0.0, **o
-            )
-        )
-        times = passing_times(sw.diagnose.loss_curve(path), levels)
-        rows[name] = {
-            "evaluations": path.info["rhs_evaluations"],
-            "steps": path.info["steps"],
-            "seconds": seconds,
-            "error": error_of(times, reference),
-        }
+        rows[name] = measured(lambda options=options: flow(**options), levels, reference)
     if scale >= 1e-6:
         rows["LSODA, rtol 1e-8"] = quadratic_lsoda(task, units, scale, end, levels, reference)
     wanted = rows["flow, implicit, 1e-6"]["error"]
