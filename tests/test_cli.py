@@ -129,7 +129,7 @@ def bad_files(folder):
     ("arguments", "message"),
     [
         (["predict", "diagnal"], "Did you mean 'diagonal'"),
-        (["predict", "xyz"], "Known: diagonal"),
+        (["predict", "xyz"], "Known: attention, diagonal"),
         (["predict", "diagonal", "--scale", "0"], "positive number"),
         (["predict", "diagonal", "--scale=-1"], "positive number"),
         (["predict", "diagonal", "--scale", "nan"], "positive number"),
@@ -139,7 +139,7 @@ def bad_files(folder):
         (["predict", "diagonal", "--dim", "0"], "--dim must be at least 1"),
         (["predict", "diagonal", "--sparsity", "11"], "larger than --dim"),
         (["predict", "diagonal", "--correlation", "1"], "strictly between"),
-        (["predict", "diagonal", "--method", "numeric"], "they have: closed, limit"),
+        (["predict", "diagonal", "--method", "greedy-low-rank"], "no method 'greedy-low-rank'"),
         (["train", "diagonal", "--solver", "rk4"], "Unknown solver"),
         (["predict", "diagonal", "--data", "absent.npz"], "no file"),
         (["predict", "diagonal", "--data", "whole.npz", "--dim", "3"], "nothing to make"),

@@ -157,9 +157,9 @@ def test_equal_columns_tie_and_are_reported():
         (UNITS, {"scale": 0.9}, "none is dormant"),
         (UNITS, {"scale": 2.0, "method": "limit"}, "positive number below 1"),
         (UNITS, {"scale": 1e-200}, "underflow"),
-        (UNITS, {"scale": 1e-3, "method": "numeric"}, "they have: closed, limit"),
         (UNITS, {"scale": 1e-3, "method": "close"}, "Did you mean 'closed'"),
-        (sw.units.Dense(3), {"scale": 1e-3}, "no prediction for Dense"),
+        (sw.units.Dense(3), {"scale": 1e-3, "method": "closed"}, "no method 'closed' on this task"),
+        (sw.units.Dense(3), {"scale": 2.0}, "none is dormant"),
     ],
 )
 def test_bad_predictions(fig3, units, options, message):

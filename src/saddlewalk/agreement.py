@@ -209,7 +209,9 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
         stages_observed=observed_stages(path),
         jump_times=(*times, *missing),
         loss_levels=(*(float(curve.loss[k]) for k in points), *missing),
-        order=_order_is_right(stairs, path, points),
+        order=_modes_in_order(stairs, path, len(points))
+        if "modes" in path.info
+        else _units_in_order(stairs, path, points),
     )
 
 
@@ -234,7 +236,26 @@ def _crossings(curve: "LossCurve", levels: list[float]) -> list[float]:
     return times
 
 
-def _order_is_right(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:
+def _modes_in_order(stairs: Staircase, path: Trajectory, reached: int) -> bool:
+    """The modes of the task passed the middle of their growth in the predicted order."""
+    names = [_identity(name) for name in path.info["modes"]]
+    predicted = [_identity(stage.feature) for stage in stairs.stages[:reached]]
+    first = list(dict.fromkeys(name for name in predicted if name in names))
+    if not first:
+        return False
+    strength = path.data["strength"].values[:, [names.index(name) for name in first]]
+    above = strength >= 0.5 * strength[-1]
+    moments = np.argmax(above, axis=0)
+    grown = strength[-1] > 0.1
+    return bool(grown.all() and (np.diff(moments) >= 0).all())
+
+
+def _identity(feature: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells one mode from another, without its numbers."""
+    return tuple(feature.get(key) for key in ("kind", "index", "frequency"))
+
+
+def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:
     """Each predicted unit grew in its stage, and they did so in the predicted order.
 
     Its moment is when its output last rose through the middle between its sizes on the plateau

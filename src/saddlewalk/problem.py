@@ -12,6 +12,7 @@ descend the loss together.
 """
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -22,7 +23,7 @@ from jaxtyping import Array, Float
 from saddlewalk.errors import InputError
 from saddlewalk.precision import check_float64
 from saddlewalk.staircase import check_scale
-from saddlewalk.tasks import AbstractTask, Moments, Samples, compress
+from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
 from saddlewalk.units import AbstractUnits, find_degree
 from saddlewalk.units.base import Shapes, Weights, size_of, unpack
 
@@ -59,6 +60,8 @@ class Problem(eqx.Module):
     """Learning rate of each parameter of a unit."""
     width: int = eqx.field(static=True)
     degree: int = eqx.field(static=True)
+    adaptive: bool = eqx.field(static=True)
+    """Whether each unit has the learning rate norm^(2-kappa) of its own (appendix B.5)."""
 
     def __init__(
         self,
@@ -67,20 +70,24 @@ class Problem(eqx.Module):
         penalty: AbstractLoss | None = None,
         rates: dict[str, float] | None = None,
         keep_samples: bool = False,
+        adaptive: bool = False,
     ):
         _check_kinds(task, units)
         self.penalty = SquaredError() if penalty is None else penalty
-        by_moments = units.linear_in_input and isinstance(self.penalty, SquaredError)
-        if isinstance(task, Moments) and not by_moments:
+        squared = isinstance(self.penalty, SquaredError)
+        if isinstance(task, Moments) and not (squared and units.linear_in == task.linear_in):
             raise InputError(
-                "Moments determine the squared loss of linear units only; give samples."
+                f"The moments of '{task.name}' determine the squared loss of units that are linear in "
+                f"the {task.linear_in}, and of no other; give samples."
             )
-        compressible = by_moments and isinstance(task, Samples) and not keep_samples
+        linear = squared and units.linear_in == "input"
+        compressible = linear and isinstance(task, Samples) and not keep_samples
         self.task = compress(task) if compressible else task  # type: ignore[arg-type]
         shapes = units.layers(task.inputs, task.outputs)
         self.units, self.rates = units.rated(rates or {}, shapes)
         self.width = _checked_width(units.count(task.inputs))
         self.degree = find_degree(units, task.inputs, task.outputs)
+        self.adaptive = adaptive and self.degree > 2
 
     @property
     def shapes(self) -> Shapes:
@@ -97,6 +104,17 @@ class Problem(eqx.Module):
         check_float64()
         small = check_scale(scale, self.degree)
         return self.units.initialize(self.shapes, self.width, small, jax.random.key(seed))
+
+    def checked_start(self, start: Any) -> Parameters:
+        """A user's own parameters to start from, or a sentence that says what is wrong with them."""
+        theta = jnp.asarray(start, dtype=jnp.float64)
+        if theta.shape != (self.width, self.size):
+            raise InputError(f"start must have shape {(self.width, self.size)}; got {theta.shape}.")
+        if not bool(jnp.all(jnp.isfinite(theta))):
+            raise InputError("start holds NaN or infinite numbers.")
+        if self.units.multiplicative and bool(jnp.any(theta == 0)):
+            raise InputError("start holds a zero, which these units can never leave.")
+        return theta
 
     def weights(self, theta: ParametersLike) -> Weights:
         """Named weights `(width, ...)` of all units."""
@@ -139,9 +157,28 @@ class Problem(eqx.Module):
         features = self.features(theta)
         return jnp.sum(features * residual, axis=tuple(range(1, features.ndim)))
 
+    def pace(self, theta: ParametersLike) -> Float[Array, "width size"]:
+        """Learning rate of each parameter; with adaptive rates times norm^(2-kappa) (Eq 23)."""
+        plain = jnp.broadcast_to(self.rates, theta.shape)
+        return plain * norms(theta) ** (2 - self.degree) if self.adaptive else plain
+
     def velocity(self, theta: ParametersLike) -> Parameters:
         """Gradient flow: minus the learning rates times the gradient."""
-        return -self.rates * jax.grad(self.loss)(theta)
+        return -self.pace(theta) * jax.grad(self.loss)(theta)
+
+    def climb(self, theta: ParametersLike, residual: Float[Array, "..."]) -> Parameters:
+        """Eq 12: each unit alone climbs its utility against a residual.
+
+        The utilities add up to the product of the residual with the sum of the units, so one
+        gradient serves all. With the residual of all units this is gradient flow.
+        """
+        total = jax.grad(lambda th: jnp.sum(self.function(th) * residual))(theta)
+        return self.pace(theta) * total
+
+
+def task_modes(problem: Problem) -> Modes | None:
+    """The named parts of the target, for units that carry them together."""
+    return problem.task.modes() if problem.units.shares_features else None
 
 
 def _check_kinds(task: object, units: object) -> None:

@@ -86,6 +86,8 @@ class Staircase:
     assumptions: tuple[Assumption, ...] = ()
     references: tuple[str, ...] = field(default=())
     """The theorems behind the numbers, as `key: statement`."""
+    curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
+    """Predicted loss along time, where the method knows it within the jumps."""
 
     @property
     def jump_times(self) -> list[float]:
@@ -111,6 +113,9 @@ class Staircase:
             "assumptions": [assumption.to_json() for assumption in self.assumptions],
             "stopped": self.stopped,
             "references": list(self.references),
+            "curve": None
+            if self.curve is None
+            else {"time": list(self.curve[0]), "loss": list(self.curve[1])},
         }
 
     @classmethod
@@ -133,6 +138,9 @@ class Staircase:
             stopped=record["stopped"],
             assumptions=audit,
             references=tuple(record["references"]),
+            curve=None
+            if record["curve"] is None
+            else (tuple(record["curve"]["time"]), tuple(record["curve"]["loss"])),
         )
 
     def to_xarray(self) -> "xr.Dataset":
@@ -205,12 +213,14 @@ class Staircase:
 
 def describe(feature: dict[str, Any]) -> str:
     """A feature in a few words: `coordinate 3 (+)`."""
-    rest = [
-        text.number(v) if isinstance(v, float) else str(v)
-        for k, v in feature.items()
-        if k != "kind"
-    ]
+    rest = [_short(k, v) for k, v in feature.items() if k != "kind"]
     return " ".join([str(feature.get("kind", "")), *rest]).strip()
+
+
+def _short(name: str, value: Any) -> str:
+    if isinstance(value, list):
+        return f"{name}[{len(value)}]"
+    return text.number(value) if isinstance(value, float) else str(value)
 
 
 def check_scale(scale: float, degree: int = 2) -> float:

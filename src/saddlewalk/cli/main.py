@@ -52,15 +52,30 @@ def _options(*groups: list[Callable]) -> Callable:
 _COMMON = [
     click.argument("setting"),
     click.option(
-        "--scale", type=float, default=1e-6, show_default=True, help="Initialisation scale alpha."
+        "--scale", type=float, help="Initialisation scale alpha (default: the setting's own)."
     ),
     click.option(
         "--seed", type=int, default=0, show_default=True, help="Seed of the initialisation."
     ),
-    click.option("--data", type=click.Path(), help="Own data: .npz (X, y) or .csv (target last)."),
+    click.option(
+        "--data",
+        type=click.Path(),
+        help="Own data: .npz (X, y; Sigma_xx, Sigma_yx; x for modular addition) or .csv (target last).",
+    ),
+    click.option("--images", help="Images as data: mnist or cifar10, --samples of them."),
     click.option("--width", type=int, help="Number of units."),
     click.option("--samples", type=int, help="Samples of made data."),
     click.option("--dim", type=int, help="Inputs of made data."),
+    click.option("--outputs", type=int, help="Outputs of made data."),
+    click.option("--features", type=int, help="Directions hidden in made data."),
+    click.option("--decay", type=float, help="Input eigenvalues fall like k^-decay."),
+    click.option("--commuting", is_flag=True, default=None, help="Input axes as those of the map."),
+    click.option("--eigenvalues", help="Of the tokens' covariance: 4,2,1."),
+    click.option("--context", type=int, help="Examples before the query."),
+    click.option("--sequences", type=int, help="Sampled sequences instead of the population."),
+    click.option("--p", type=int, help="Modulus."),
+    click.option("--spectrum", help="Fourier spectrum of the encoding: 1:10,3:5,5:2.5."),
+    click.option("--activation", help="Activation of a two-layer network."),
     click.option("--sparsity", type=int, help="Nonzero coefficients of made data."),
     click.option("--noise", type=float, help="Noise in the targets of made data."),
     click.option(
@@ -157,7 +172,12 @@ def settings(as_json: bool) -> None:
     """List the settings, their options and methods."""
     if as_json:
         record = {
-            name: {"summary": s.summary, "methods": list(s.methods), "options": s.options}
+            name: {
+                "summary": s.summary,
+                "methods": list(s.methods),
+                "scale": s.scale,
+                "options": s.options,
+            }
             for name, s in SETTINGS.items()
         }
         click.echo(json.dumps(record))
@@ -165,6 +185,7 @@ def settings(as_json: bool) -> None:
     for name, setting in SETTINGS.items():
         click.echo(f"{name}: {setting.summary}")
         click.echo(f"  --method {' | '.join(setting.methods)}")
+        click.echo(f"  --scale (default {setting.scale:g})")
         for option, default in setting.options.items():
             shown = "" if default is None else f" (default {default})"
             click.echo(f"  --{option.replace('_', '-')}{shown}")
@@ -199,7 +220,9 @@ def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     common = {
         name: options[name] for name in ("setting", "scale", "seed", "out", "force", "as_json")
     }
-    find_setting(common["setting"])
+    setting = find_setting(common["setting"])
+    if common["scale"] is None:
+        common["scale"] = setting.scale
     if common["out"] is not None:
         store.check_folder_free(common["out"], common["force"])
     common["method"] = options.get("method")

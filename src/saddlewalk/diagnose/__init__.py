@@ -1,8 +1,8 @@
 """What happened: pure functions of a trajectory or of a bare loss curve."""
 
-from saddlewalk.diagnose.plateaus import Jump as Jump
-from saddlewalk.diagnose.plateaus import LossCurve as LossCurve
-from saddlewalk.diagnose.plateaus import find_jumps as find_jumps
+from saddlewalk.curve import LossCurve as LossCurve
 from saddlewalk.diagnose.stages import loss_curve as loss_curve
 from saddlewalk.diagnose.stages import observed_stages as observed_stages
-from saddlewalk.diagnose.stages import turned_on as turned_on
+from saddlewalk.plateaus import Jump as Jump
+from saddlewalk.plateaus import find_jumps as find_jumps
+from saddlewalk.plateaus import turned_on as turned_on

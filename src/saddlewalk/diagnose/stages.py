@@ -1,21 +1,16 @@
 """What a simulated network did, in the words of the prediction: stages, units on and off."""
 
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Float
 
-from saddlewalk.diagnose.plateaus import LossCurve, find_jumps
+from saddlewalk.curve import LossCurve
+from saddlewalk.plateaus import Jump, find_jumps, turned_on
 from saddlewalk.staircase import Stage
 
 if TYPE_CHECKING:
     from saddlewalk.flow import Trajectory
-
-_SHARE = 0.1
-"""A unit takes part in a jump if it changes by this part of the unit that changes most."""
-_SMALL = 0.3
-"""It turns on if it was this part of its later size before, and off the other way round."""
 
 
 def loss_curve(path: "Trajectory") -> LossCurve:
@@ -23,15 +18,6 @@ def loss_curve(path: "Trajectory") -> LossCurve:
     smooth = path.info["solver"] not in ("descent", "sgd")  # finite steps do not follow the slope
     derivatives = [path.data[name].values for name in ("loss_rate", "loss_curvature")]
     return LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
-
-
-def turned_on(
-    before: Float[np.ndarray, " unit"], after: Float[np.ndarray, " unit"]
-) -> tuple[int, ...]:
-    """Units that turn on between two plateaus, by their lengths in function space there."""
-    change = np.abs(after - before)
-    on = (change >= _SHARE * change.max()) & (before <= _SMALL * after) & (after > 0)
-    return tuple(map(int, np.flatnonzero(on)))
 
 
 def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
@@ -49,7 +35,24 @@ def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
                 loss=jump.after,
                 units=units,
                 dormant=turned_on(after, before),
-                feature={"kind": "units", "index": list(units)},
+                feature=_mode_that_grew(path, jump) or {"kind": "units", "index": list(units)},
             )
         )
     return tuple(stages)
+
+
+def _mode_that_grew(path: "Trajectory", jump: Jump) -> dict[str, Any] | None:
+    """The mode of the task that took most of a jump, where the task has modes."""
+    modes = path.info.get("modes")
+    if modes is None:
+        return None
+    moments = path.data["saved"].values
+    ends = [
+        int(np.argmin(np.abs(moments - path.time[k])))
+        for k in (jump.index_before, jump.index_after)
+    ]
+    was, now = path.data["strength"].values[ends]
+    gain = [mode["weight"] for mode in modes] * ((1 - was) ** 2 - (1 - now) ** 2)
+    lead = int(np.argmax(gain))
+    name = {key: value for key, value in modes[lead].items() if key != "weight"}
+    return {**name, "strength": float(now[lead])}

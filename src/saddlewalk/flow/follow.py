@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk import ode
-from saddlewalk.flow.gradient_flow import LogFlow, RawFlow, Snapshot, make_flow
+from saddlewalk.flow.gradient_flow import Snapshot, make_flow
 from saddlewalk.flow.progress import Progress
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.problem import Parameters, Problem
@@ -16,7 +16,9 @@ _SMALL = 600
 """Parameters up to which a dense Jacobian is cheap."""
 _PATIENCE = 20_000
 """Explicit steps after which a small problem counts as stiff."""
-_SMOOTH_TOLERANCE, _KINKED_TOLERANCE = 1e-8, 1e-4
+_TOLERANCE = {"explicit": 1e-8, "implicit": 1e-8, "stabilised": 1e-6}
+"""Error of a step; the stabilised method is of order 2, and would take ten times the steps at 1e-8."""
+_KINKED_TOLERANCE = 1e-4
 
 
 class Follower:
@@ -30,8 +32,8 @@ class Follower:
         bar: Progress,
         convergence: float,
     ) -> None:
-        self.flow: RawFlow | LogFlow
-        self.flow, self.state, first = make_flow(problem, theta)
+        self.flow, first = make_flow(problem, theta)
+        self.state = self.flow.state(theta)
         self.recorder, self.bar = recorder, bar
         self.smooth, self.degree = problem.units.smooth, problem.degree
         self.convergence = convergence
@@ -116,18 +118,18 @@ def follow(
 ) -> dict[str, Any]:
     """Gradient flow from `theta`, with the steps that suit the problem unless `kind` says."""
     smooth, small = problem.units.smooth, theta.size <= _SMALL
-    rtol = (_SMOOTH_TOLERANCE if smooth else _KINKED_TOLERANCE) if tolerance is None else tolerance
+    solver = _suitable(problem, small) if kind == "auto" else kind
+    rtol = tolerance
+    if rtol is None:
+        rtol = _TOLERANCE[solver] if smooth else _KINKED_TOLERANCE
     run = Follower(problem, theta, recorder, bar, convergence)
-    if kind == "auto":
-        solver = "implicit" if problem.degree > 2 and small and smooth else "explicit"
-    else:
-        solver = kind
-    may_switch = kind == "auto" and solver == "explicit" and small and smooth
+    may_switch = kind == "auto" and solver == "explicit" and smooth and not problem.adaptive
     patience = min(_PATIENCE, max_steps) if may_switch else max_steps
     stopped = run.advance(solver, rtol, times, max_time, patience)
     if stopped == "limit" and run.steps < max_steps and run.time < max_time:
-        solver = "explicit, then implicit"
-        stopped = run.advance("implicit", rtol, times, max_time, max_steps)
+        stiff = "implicit" if small else "stabilised"
+        solver = f"explicit, then {stiff}"
+        stopped = run.advance(stiff, rtol, times, max_time, max_steps)
     return {
         "solver": solver,
         "tolerance": rtol,
@@ -135,3 +137,10 @@ def follow(
         "steps": run.steps,
         "rhs_evaluations": run.evaluations,
     }
+
+
+def _suitable(problem: Problem, small: bool) -> str:
+    """Explicit steps where plateaus are short or there are kinks; else steps for stiff problems."""
+    if problem.degree == 2 or problem.adaptive or not problem.units.smooth:
+        return "explicit"
+    return "implicit" if small else "stabilised"

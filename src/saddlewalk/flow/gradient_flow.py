@@ -1,25 +1,19 @@
-r"""Gradient flow :math:`\dot\Theta = -\nabla L(\Theta)`, right at every scale from 1 to 1e-100.
-
-What decides right from wrong is how the error is measured: relative to each unit's own norm, in the
-raw parameters (Runge-Kutta steps commute with linear maps, so the exponentially small component
-along the next feature keeps its relative accuracy; polar coordinates would lose it). Units whose
-parameters move in proportion to themselves are integrated in their logarithms.
+r"""Gradient flow :math:`\dot\Theta = -\nabla L(\Theta)`: the ground truth.
 
 Plateaus: for degree 2 they last log(1/alpha) and explicit steps are fine. For degree 3 and above
-they last :math:`\alpha^{2-\kappa}` while active units relax in time 1, and steps are implicit.
+they last :math:`\alpha^{2-\kappa}` while active units relax in time 1, and steps are implicit, or
+stabilised where a dense Jacobian would be too large.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from saddlewalk.ode import AbstractFlow
+from saddlewalk.motion import AbstractMotion, drives, growth_rates, signs
 from saddlewalk.problem import Parameters, Problem, norms
-
-_ROUNDING = 100 * 2.2e-16
 
 
 class Snapshot(NamedTuple):
@@ -43,87 +37,43 @@ class Snapshot(NamedTuple):
 def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
     """Loss, gradient and unit sizes at one point of parameter space."""
     loss, gradient = jax.value_and_grad(problem.loss)(theta)
-    velocity, acceleration = jax.jvp(problem.velocity, (theta,), (-problem.rates * gradient,))
-    norm, speed = norms(theta), norms(velocity)
-    drive = jnp.where(norm > 0, speed / jnp.where(norm > 0, norm, 1.0) ** (problem.degree - 1), 0.0)
+    velocity = -problem.pace(theta) * gradient
+    _, acceleration = jax.jvp(problem.velocity, (theta,), (velocity,))
+    # the gradient changes as the velocity does, but for a pace that may change too
+    curvature = (
+        2 * jnp.sum(gradient * acceleration)
+        if not problem.adaptive
+        else jax.jvp(
+            lambda th: -jnp.sum(problem.pace(th) * jax.grad(problem.loss)(th) ** 2),
+            (theta,),
+            (velocity,),
+        )[1]
+    )
     return Snapshot(
         loss=loss,
         loss_rate=jnp.sum(gradient * velocity),
-        loss_curvature=2 * jnp.sum(gradient * acceleration),
-        drive=drive[:, 0],
-        unit_norm=norm[:, 0],
-        unit_growth=jnp.sum(velocity * theta, axis=1) / jnp.where(norm > 0, norm, 1.0)[:, 0] ** 2,
+        loss_curvature=curvature,
+        drive=drives(problem, theta, velocity),
+        unit_norm=norms(theta)[:, 0],
+        unit_growth=growth_rates(theta, velocity),
         unit_output=jax.vmap(problem.task.length)(problem.features(theta)),
         parameters=theta,
     )
 
 
-class RawFlow(AbstractFlow):
-    """Gradient flow in the parameters themselves, errors relative to each unit's norm."""
+class GradientFlow(AbstractMotion):
+    """All units descend the loss together."""
 
-    problem: Problem
-    drive: Float[Array, ""]
-    """Velocity over norm^(kappa-1) at the start: the natural size of a velocity."""
-
-    def velocity(self, y: Parameters) -> Parameters:
-        """Minus the gradient."""
-        return self.problem.velocity(y)
-
-    def yardstick(self, y: Parameters) -> Parameters:
-        """The norm of the unit."""
-        return jnp.broadcast_to(norms(y), y.shape)
-
-    def ruler(self, y: Parameters) -> Parameters:
-        """The Jacobian is minus rates times the Hessian."""
-        return jnp.broadcast_to(1 / jnp.sqrt(self.problem.rates), y.shape)
-
-    def noise(self, y: Parameters) -> Parameters:
-        """Rounding of a velocity of natural size."""
-        size = _ROUNDING * self.drive * norms(y) ** (self.problem.degree - 1)
-        return jnp.broadcast_to(size, y.shape)
-
-    def observe(self, y: Parameters) -> Snapshot:
-        """A snapshot."""
-        return take_snapshot(self.problem, y)
-
-
-class LogFlow(AbstractFlow):
-    """The same flow in `log |theta|`, for parameters that keep their sign; errors are absolute."""
-
-    problem: Problem
-    drive: Float[Array, ""]
-    sign: Parameters
-
-    def parameters(self, y: Parameters) -> Parameters:
-        """Back to the parameters."""
-        return self.sign * jnp.exp(y)
-
-    def velocity(self, y: Parameters) -> Parameters:
-        """Relative growth rate of each parameter."""
-        # times exp(-y), not over theta: the derivative of a quotient squares 1e-160
-        return self.problem.velocity(self.parameters(y)) * (self.sign * jnp.exp(-y))
-
-    def yardstick(self, y: Parameters) -> Parameters:
-        """An absolute error in the logarithm is a relative one in the parameter."""
-        return jnp.ones_like(y)
-
-    def ruler(self, y: Parameters) -> Parameters:
-        """In logarithms the metric is theta squared."""
-        return jnp.exp(y)
-
-    def noise(self, y: Parameters) -> Parameters:
-        """Rounding of a growth rate of natural size."""
-        return jnp.full_like(y, _ROUNDING * self.drive)
+    def push(self, theta: Parameters) -> Parameters:
+        """Minus the gradient, times the learning rates."""
+        return self.problem.velocity(theta)
 
     def observe(self, y: Parameters) -> Snapshot:
         """A snapshot."""
         return take_snapshot(self.problem, self.parameters(y))
 
 
-def make_flow(problem: Problem, theta: Parameters) -> tuple[Any, Parameters, Snapshot]:
-    """The flow of a problem in the coordinates that suit its units, its state and first snapshot."""
+def make_flow(problem: Problem, theta: Parameters) -> tuple[GradientFlow, Snapshot]:
+    """The flow of a problem in the coordinates that suit its units, and the first snapshot."""
     start = eqx.filter_jit(take_snapshot)(problem, theta)
-    largest = jnp.max(start.drive)
-    if problem.units.multiplicative:
-        return LogFlow(problem, largest, jnp.sign(theta)), jnp.log(jnp.abs(theta)), start
-    return RawFlow(problem, largest), theta, start
+    return GradientFlow(problem, jnp.max(start.drive), signs(problem, theta)), start

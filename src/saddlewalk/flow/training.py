@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -14,12 +15,12 @@ from saddlewalk.flow.progress import Progress
 from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.trajectory import Trajectory
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import AbstractLoss, Parameters, Problem, norms
+from saddlewalk.problem import AbstractLoss, Parameters, Problem, norms, task_modes
 from saddlewalk.staircase import acceleration
-from saddlewalk.tasks import AbstractTask
+from saddlewalk.tasks import AbstractTask, Modes
 from saddlewalk.units import AbstractUnits
 
-SOLVERS = ("auto", "explicit", "implicit", "descent", "sgd")
+SOLVERS = ("auto", "explicit", "implicit", "stabilised", "descent", "sgd")
 Observables = dict[str, Callable[[np.ndarray], Any]]
 
 
@@ -34,6 +35,7 @@ def train(
     rates: dict[str, float] | None = None,
     penalty: AbstractLoss | None = None,
     start: Any = None,
+    adaptive: bool = False,
     tolerance: float | None = None,
     convergence: float = 1e-4,
     max_time: float = math.inf,
@@ -53,11 +55,13 @@ def train(
     task, units : what is learned, and what is summed.
     scale : initialisation scale alpha.
     seed : seed of the initialisation (the same start as in `predict`) and of mini-batches.
-    solver : "explicit" or "implicit" gradient flow ("auto" takes explicit steps for degree 2, until
-        they prove stiff, and implicit ones above), full-batch "descent", or "sgd".
+    solver : "explicit", "implicit" or "stabilised" gradient flow ("auto" takes explicit steps for
+        degree 2, until they prove stiff; above it implicit ones, or stabilised ones where the
+        Jacobian would be large), full-batch "descent", or "sgd".
     rates : learning rate of each layer by name; 1 where none is given.
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
+    adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
     tolerance : error of one step of the flow, relative to each unit's own norm; 1e-8 by default,
         1e-4 for units with kinks.
     convergence : stop when `|velocity_i| / |theta_i|^(kappa-1)` of every unit has fallen to this
@@ -77,11 +81,11 @@ def train(
     _check_step_options(kind, steps)
     _check_observables(observables or {})
     _check_limits(max_time, max_steps, convergence, tolerance)
-    problem = Problem(task, units, penalty, rates, keep_samples=kind == "sgd")
+    problem = Problem(task, units, penalty, rates, keep_samples=kind == "sgd", adaptive=adaptive)
     theta = (
         problem.initialize(scale, _checked_seed(seed))
         if start is None
-        else _checked_start(start, problem)
+        else problem.checked_start(start)
     )
     recorder = Recorder(most_saved)
     limits: dict[str, Any] = {
@@ -127,7 +131,24 @@ def train(
         "rates": {name: float(rate) for name, rate in (rates or {}).items()},
         "convergence": convergence,
     }
-    return recorder.finish(observables or {}, {**info, **outcome})
+    modes = task_modes(problem)
+    if modes is not None:
+        info["modes"] = [
+            {**name, "weight": weight}
+            for name, weight in zip(modes.names, modes.weights.tolist(), strict=True)
+        ]
+    watched = {**_strength_of(problem, modes), **(observables or {})}
+    return recorder.finish(watched, {**info, **outcome})
+
+
+def _strength_of(problem: Problem, modes: Modes | None) -> Observables:
+    """How much of each mode of the task the network holds, where the task has modes."""
+    if modes is None:
+        return {}
+    return {"strength": lambda theta: modes.strengths(_function(problem, theta))}
+
+
+_function = eqx.filter_jit(lambda problem, theta: problem.function(theta))
 
 
 def _acceleration(problem: Problem, theta: Parameters) -> float:
@@ -152,7 +173,9 @@ def _check_step_options(kind: str, options: dict[str, Any]) -> None:
 
 
 def _check_observables(observables: Observables) -> None:
-    taken = sorted(set(observables) & {"time", "saved", "crossing", "parameters", *STEP_FIELDS})
+    taken = sorted(
+        set(observables) & {"strength", "time", "saved", "crossing", "parameters", *STEP_FIELDS}
+    )
     if taken:
         raise InputError(f"An observable cannot be called '{taken[0]}': the trajectory has one.")
 
@@ -174,19 +197,6 @@ def _check_limits(
         raise InputError(f"The convergence must lie in [0, 1); got {convergence}.")
     if tolerance is not None and not 1e-13 <= tolerance < 1:
         raise InputError(f"The tolerance must lie between 1e-13 and 1; got {tolerance}.")
-
-
-def _checked_start(start: Any, problem: Problem) -> Parameters:
-    theta = jnp.asarray(start, dtype=jnp.float64)
-    if theta.shape != (problem.width, problem.size):
-        raise InputError(
-            f"start must have shape {(problem.width, problem.size)}; got {theta.shape}."
-        )
-    if not bool(jnp.all(jnp.isfinite(theta))):
-        raise InputError("start holds NaN or infinite numbers.")
-    if problem.units.multiplicative and bool(jnp.any(theta == 0)):
-        raise InputError("start holds a zero, which these units can never leave.")
-    return theta
 
 
 def _checked_times(times: Any) -> np.ndarray:

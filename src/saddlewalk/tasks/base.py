@@ -7,6 +7,7 @@ residual is minus its gradient there: the dual vector against which utility is m
 
 import abc
 from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -14,11 +15,34 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-Answer = Callable[[Array], Array]
+Answer = Callable[[Any], Array]
 """One unit as a function of one input."""
 
 Penalty = Callable[[Array, Array], Array]
 """Loss of one output against one target: `(outputs,), (outputs,) -> ()`."""
+
+
+class Modes(NamedTuple):
+    """The target as a sum of orthogonal parts, each with a name: what there is to learn."""
+
+    names: tuple[dict[str, Any], ...]
+    parts: Float[np.ndarray, "modes ..."]
+    """Vectors of function space."""
+
+    @property
+    def weights(self) -> Float[np.ndarray, " modes"]:
+        """Squared length of each part: how much loss it holds, up to a common factor."""
+        return np.sum(self.parts.reshape(len(self.parts), -1) ** 2, axis=1)
+
+    def strengths(self, function: Float[np.ndarray | Array, "..."]) -> Float[np.ndarray, " modes"]:
+        """How much of each part a function holds: 0 before it is learned, 1 after."""
+        flat = self.parts.reshape(len(self.parts), -1)
+        return flat @ np.asarray(function).ravel() / self.weights
+
+    def that_grew(self, before: Any, after: Any) -> int:
+        """The mode whose growth between two functions took most of the loss."""
+        gain = (1 - self.strengths(before)) ** 2 - (1 - self.strengths(after)) ** 2
+        return int(np.argmax(self.weights * gain))
 
 
 class AbstractTask(eqx.Module):
@@ -43,6 +67,10 @@ class AbstractTask(eqx.Module):
     @abc.abstractmethod
     def cost(self, function: Float[Array, "..."], penalty: Penalty) -> Float[Array, ""]:
         """The expected loss of a vector of function space."""
+
+    def modes(self) -> Modes | None:
+        """The named parts of the target, where the task has any of its own."""
+        return None
 
     @abc.abstractmethod
     def length(self, function: Float[Array, "..."]) -> Float[Array, ""]:

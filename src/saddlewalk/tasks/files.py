@@ -1,6 +1,7 @@
 """A user's own data from a file: `.npz` with named arrays, or `.csv` with the target last."""
 
 import zipfile
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -21,14 +22,44 @@ def load_task(path: str | Path) -> Samples | Moments:
     return readers[file.suffix](file)
 
 
-def _from_npz(file: Path) -> Samples | Moments:
+def load_encoding(path: str | Path) -> np.ndarray:
+    """Read the encoding x of modular addition: array x of an .npz, or the numbers of a .csv."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"There is no file {file}.")
+    if file.suffix == ".csv":
+        try:
+            return np.loadtxt(file, delimiter=",", ndmin=1).ravel()
+        except ValueError as error:
+            raise InputError(f"{file} must hold numbers separated by commas: {error}.") from error
+    if file.suffix != ".npz":
+        raise InputError(f"{file} must end in .npz or .csv; it ends in '{file.suffix}'.")
+    arrays = _arrays(file)
+    if "x" not in arrays:
+        raise InputError(
+            f"{file} must hold the encoding as an array x; it holds {', '.join(arrays) or 'nothing'}."
+        )
+    return arrays["x"]
+
+
+def _arrays(file: Path) -> dict[str, np.ndarray]:
     try:
         with file.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        raise InputError(
-            f"{file} cannot be read as .npz: it is truncated, or no archive of plain arrays."
-        ) from error
+            return {name: archive[name] for name in archive.files}
+    except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
+        raise _unreadable(file) from error
+    except (zipfile.BadZipFile, zlib.error) as error:
+        raise _unreadable(file) from error
+
+
+def _unreadable(file: Path) -> InputError:
+    return InputError(
+        f"{file} cannot be read as .npz: it is truncated, or no archive of plain arrays."
+    )
+
+
+def _from_npz(file: Path) -> Samples | Moments:
+    arrays = _arrays(file)
     if "Sigma_xx" in arrays and "Sigma_yx" in arrays:
         return from_moments(
             arrays["Sigma_xx"], arrays["Sigma_yx"], arrays.get("Sigma_yy"), name=file.stem

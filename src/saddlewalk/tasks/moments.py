@@ -6,7 +6,7 @@ with at most d virtual samples :math:`\tilde x_a`: exact, and with no difference
 the loss is small.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,8 +14,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.base import AbstractPoints, Penalty
+from saddlewalk.tasks.base import AbstractPoints, Modes, Penalty
 from saddlewalk.tasks.samples import Samples, finite_numbers
+
+_FAINT = 1e-12
 
 
 class Moments(AbstractPoints):
@@ -29,6 +31,9 @@ class Moments(AbstractPoints):
     y: Float[np.ndarray | Array, "m c"]
     offset: Float[np.ndarray | Array, ""]
 
+    linear_in: ClassVar[str] = "input"
+    """What units must be linear in, for these points to carry everything."""
+
     def cost(self, function: Float[Array, "m c"], penalty: Penalty) -> Float[Array, ""]:
         """The expected squared loss; `Problem` sees to it that the penalty is that one."""
         return 0.5 * jnp.sum((function - self.y) ** 2) + self.offset
@@ -36,6 +41,22 @@ class Moments(AbstractPoints):
     def length(self, function: Float[Array, "m c"]) -> Float[Array, ""]:
         """Root of E|f|^2."""
         return jnp.sqrt(jnp.sum(function**2))
+
+    def modes(self) -> Modes:
+        r"""Singular modes of the best linear map, in the norm of the loss.
+
+        Their squared values are the eigenvalues :math:`\mu_i` of
+        :math:`\Sigma_{yx} \Sigma_{xx}^{-1} \Sigma_{yx}^\top` (Conjecture 4.1).
+        """
+        fitted = np.asarray(self.x) @ np.linalg.lstsq(self.x, self.y, rcond=None)[0]
+        left, values, right = np.linalg.svd(fitted, full_matrices=False)
+        keep = values > _FAINT * values[0]
+        parts = np.einsum("mk,k,kc->kmc", left[:, keep], values[keep], right[keep])
+        names = tuple(
+            {"kind": "singular-mode", "index": k, "value": float(value)}
+            for k, value in enumerate(values[keep])
+        )
+        return Modes(names, parts)
 
 
 def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Moments:

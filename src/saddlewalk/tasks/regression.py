@@ -1,8 +1,9 @@
-"""Linear regression tasks: random sparse designs, and the two designs of the AGF paper."""
+"""Regression tasks: random sparse designs, linear maps, teachers, and those of the AGF paper."""
 
 import numpy as np
 
 from saddlewalk.errors import InputError
+from saddlewalk.tasks.moments import Moments, from_moments
 from saddlewalk.tasks.samples import Samples, from_arrays
 
 
@@ -40,6 +41,55 @@ def sparse_regression(
     beta[support] = rng.choice([-1.0, 1.0], size=sparsity) * 4.0 / np.arange(1, sparsity + 1)
     y = x @ beta + noise * rng.normal(size=samples)
     return from_arrays(x, y, name="sparse regression")
+
+
+def linear_map(
+    dim: int = 10, outputs: int = 10, decay: float = 1.0, commuting: bool = False, seed: int = 0
+) -> Moments:
+    r"""The population problem :math:`y = B x`, B Gaussian, for inputs with eigenvalues k^(-decay).
+
+    The axes of the inputs are random, or the right singular vectors of B, in the same order: then
+    :math:`\Sigma_{xx}` commutes with :math:`\Sigma_{yx}^\top \Sigma_{yx}`.
+    """
+    for name, value in {"dim": dim, "outputs": outputs}.items():
+        if value < 1:
+            raise InputError(f"--{name} must be at least 1; got {value}.")
+    rng = np.random.default_rng(seed)
+    b = rng.normal(size=(outputs, dim))
+    axes = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
+    if commuting:
+        axes = np.linalg.svd(b)[2].T
+    covariance = axes * np.arange(1, dim + 1) ** -float(decay) @ axes.T
+    return from_moments(covariance, b @ covariance, name="linear map")
+
+
+def hidden_directions(
+    samples: int = 200,
+    dim: int = 8,
+    outputs: int = 3,
+    features: int = 3,
+    noise: float = 0.0,
+    seed: int = 0,
+) -> Samples:
+    """A target for nonlinear units: rectified answers along a few orthogonal directions of the input,
+    each half as strong as the one before, sent to random directions of the output."""
+    checked = {"samples": samples, "dim": dim, "outputs": outputs, "features": features}
+    for name, value in checked.items():
+        if value < 1:
+            raise InputError(f"--{name} must be at least 1; got {value}.")
+    if features > dim:
+        raise InputError(f"--features {features} is larger than --dim {dim}.")
+    if not noise >= 0:
+        raise InputError(f"--noise must be non-negative; got {noise}.")
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, dim))
+    directions = np.linalg.qr(rng.normal(size=(dim, dim)))[0][:, :features]
+    answers = rng.normal(size=(features, outputs))
+    answers /= np.linalg.norm(answers, axis=1, keepdims=True)
+    strength = 2.0 ** -np.arange(features)
+    y = np.maximum(x @ directions, 0.0) * strength @ answers
+    y = y + noise * rng.normal(size=y.shape)
+    return from_arrays(x, y, name="hidden directions")
 
 
 def agf_figure_3() -> Samples:

@@ -1,4 +1,3 @@
 """What is predicted. This folder never sees a training run."""
 
-from saddlewalk.theory.prediction import METHODS as METHODS
 from saddlewalk.theory.prediction import predict as predict

@@ -22,6 +22,7 @@ and Flammarion (Algorithm 2), :math:`s_i \leftarrow s_i - \tau g_i` until some :
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -29,8 +30,9 @@ from scipy.optimize import nnls
 
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
-from saddlewalk.staircase import Assumption, Stage, Staircase, check_scale
+from saddlewalk.staircase import Assumption, Stage, check_scale
 from saddlewalk.tasks import Moments, Samples, compress
+from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start
 from saddlewalk.units import Diagonal
 
 _REST = 1e-10
@@ -41,11 +43,6 @@ _TIE = 1e-12
 """Jump times closer than this, relatively, are one jump."""
 
 Vector = Float[np.ndarray, " d"]
-
-REFERENCES = (
-    "kunin2025agf: Alternating Gradient Flows, section 3, Theorem C.4, Corollary C.5, Eq 38",
-    "pesme2023saddle: Pesme and Flammarion, Saddle-to-saddle dynamics in diagonal linear networks",
-)
 
 
 @dataclass(frozen=True)
@@ -219,12 +216,42 @@ def accumulated_utility(
     return path
 
 
-def predict_diagonal(
-    problem: Problem, scale: float, seed: int, method: str, most: int = 100_000
-) -> Staircase:
-    """The staircase of a diagonal network at finite scale (`closed`) or in the limit (`limit`)."""
-    units, task = problem.units, problem.task
-    assert isinstance(units, Diagonal)
+class DiagonalTheory(AbstractTheory):
+    """Section 3: everything about a diagonal network is known in closed form."""
+
+    references: ClassVar[tuple[str, ...]] = (
+        "kunin2025agf: Alternating Gradient Flows, section 3, Theorem C.4, Corollary C.5, Eq 38",
+        "pesme2023saddle: Pesme and Flammarion, Saddle-to-saddle dynamics in diagonal linear networks",
+    )
+
+    def covers(self, problem: Problem) -> bool:
+        """Diagonal units under a squared loss."""
+        return isinstance(problem.units, Diagonal) and isinstance(problem.task, Moments)
+
+    def methods(self) -> dict[str, Method]:
+        """At finite scale, and in the limit."""
+        return {"closed": _at_finite_scale, "limit": _in_the_limit}
+
+    def audit(self, start: Start) -> tuple[Assumption, ...]:
+        """General position and a small start; the methods add what depends on their jumps."""
+        design = _regression(start).design
+        columns = design / np.linalg.norm(design, axis=0)
+        cosine = np.abs(columns.T @ columns) - np.eye(columns.shape[1])
+        closest = float(cosine.max()) if cosine.size > 1 else 0.0
+        norm = math.sqrt(2) * _initial(start)
+        return (
+            Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
+            Assumption(
+                "general position: largest |cosine| of two columns",
+                closest < 1 - 1e-9,
+                closest,
+                "below 1",
+            ),
+        )
+
+
+def _regression(start: Start) -> Regression:
+    task = start.problem.task
     assert isinstance(task, Moments)
     regression = Regression.of(task)
     silent = np.flatnonzero(np.linalg.norm(regression.design, axis=0) == 0)
@@ -232,45 +259,62 @@ def predict_diagonal(
         raise InputError(
             f"Input {silent[0]} is zero everywhere: its unit can learn nothing. Remove it."
         )
-    # learning rates of u and v: a start at scale/sqrt(rate_u), and a clock faster by the gain
-    clock = math.sqrt(units.rate_u * units.rate_v)
-    if not 0 < scale < 1:
-        raise InputError(f"The scale (alpha) must be a positive number below 1; got {scale}.")
-    start = scale / math.sqrt(units.rate_u)
-    if method == "limit":
-        # their clock, t = -log(alpha) s; it also holds at finite scale, where the norm 1 is reached
-        # after arccosh(1 / (2 alpha^2)) / 2, which is -log(alpha) up to alpha^4
-        jumps, stopped = limit_sequence(regression, most)
-        eta = -math.log(start)
-    else:
-        check_scale(scale)
-        eta = -math.log(math.sqrt(2) * start)
-        if eta <= 0:
-            raise InputError(
-                f"At scale {scale:g} every unit starts with norm sqrt(2) alpha >= 1: none is dormant. "
-                "Use a scale below 0.7."
-            )
-        jumps, stopped = agf_sequence(regression, eta, most)
-    return Staircase(
-        setting=task.name,
-        method=method,
-        scale=scale,
-        seed=seed,
-        degree=2,
-        eta=eta,
-        initial_loss=regression.loss(np.zeros(task.inputs)),
-        stages=tuple(_stage(jump, regression, eta, clock) for jump in jumps),
+    if not 0 < start.scale < 1:
+        raise InputError(f"The scale (alpha) must be a positive number below 1; got {start.scale}.")
+    if start.given is not None:
+        raise InputError(
+            "The closed form starts from (u, v) = (sqrt(2) alpha, 0); use method 'numeric' for a "
+            "start of your own."
+        )
+    return regression
+
+
+def _initial(start: Start) -> float:
+    """The scale behind p = q = alpha / sqrt(rate_u): learning rates rescale the start."""
+    units = start.problem.units
+    assert isinstance(units, Diagonal)
+    return start.scale / math.sqrt(units.rate_u)
+
+
+def _at_finite_scale(start: Start) -> Outcome:
+    check_scale(start.scale)
+    regression = _regression(start)
+    eta = -math.log(math.sqrt(2) * _initial(start))
+    if eta <= 0:
+        raise InputError(
+            f"At scale {start.scale:g} every unit starts with norm sqrt(2) alpha >= 1: none is "
+            "dormant. Use a scale below 0.7."
+        )
+    return _outcome(start, regression, agf_sequence(regression, eta), eta)
+
+
+def _in_the_limit(start: Start) -> Outcome:
+    """Their clock, t = -log(alpha) s. It also holds at finite scale, where the norm 1 is reached
+    after arccosh(1 / (2 alpha^2)) / 2, which is -log(alpha) up to alpha^4."""
+    regression = _regression(start)
+    return _outcome(start, regression, limit_sequence(regression), -math.log(_initial(start)))
+
+
+def _outcome(
+    start: Start, regression: Regression, found: tuple[list[Jump], str], eta: float
+) -> Outcome:
+    jumps, stopped = found
+    units = start.problem.units
+    assert isinstance(units, Diagonal)
+    clock = math.sqrt(units.rate_u * units.rate_v)  # learning rates speed up the clock
+    return Outcome(
+        stages=tuple(_stage(jump, regression, eta / clock) for jump in jumps),
         stopped=stopped,
-        assumptions=_audit(regression, jumps, start),
-        references=REFERENCES,
+        assumptions=_audit_of_jumps(jumps, _initial(start)),
+        eta=eta,
+        initial_loss=regression.loss(np.zeros(regression.design.shape[1])),
     )
 
 
-def _stage(jump: Jump, regression: Regression, eta: float, clock: float) -> Stage:
+def _stage(jump: Jump, regression: Regression, unit_of_time: float) -> Stage:
     lead = jump.on[0] if jump.on else -1
     return Stage(
-        time=jump.time * eta / clock,
-        time_accelerated=jump.time / clock,
+        time=jump.time * unit_of_time,
         loss=regression.loss(jump.beta),
         units=jump.on,
         dormant=jump.off,
@@ -282,30 +326,19 @@ def _stage(jump: Jump, regression: Regression, eta: float, clock: float) -> Stag
     )
 
 
-def _audit(regression: Regression, jumps: list[Jump], start: float) -> tuple[Assumption, ...]:
-    columns = regression.design / np.linalg.norm(regression.design, axis=0)
-    cosine = np.abs(columns.T @ columns) - np.eye(columns.shape[1])
-    closest = float(cosine.max()) if cosine.size > 1 else 0.0
+def _audit_of_jumps(jumps: list[Jump], start: float) -> tuple[Assumption, ...]:
     gap = min((jump.gap for jump in jumps), default=math.inf)
     depth = -math.log(start)
     blur = 1 / depth
-    norm = math.sqrt(2) * start
     # a unit rests at norm sqrt(2 |beta|); the theory calls it active at 1
     sizes = [abs(beta) for jump in jumps for beta in jump.beta if beta != 0]
     off_one = max((abs(0.5 * math.log(2 * size)) for size in sizes), default=0.0) / depth
     return (
-        Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
         Assumption(
             "coefficients of order one: largest |log norm| of a learned unit / log(1/scale)",
             off_one < 0.5,
             off_one,
             "well below 1 (it is about the relative error of the times); rescale X or y if not",
-        ),
-        Assumption(
-            "general position: largest |cosine| of two columns",
-            closest < 1 - 1e-9,
-            closest,
-            "below 1",
         ),
         Assumption(
             "clear order: smallest relative lead of a jump over the next candidate",

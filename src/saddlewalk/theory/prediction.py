@@ -1,21 +1,24 @@
 """`predict`: the staircase of a network, without training it."""
 
-from collections.abc import Callable
+import math
+from dataclasses import replace
+from typing import Any
 
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import Problem
-from saddlewalk.staircase import Staircase
+from saddlewalk.problem import AbstractLoss, Problem
+from saddlewalk.staircase import Assumption, Staircase, acceleration
 from saddlewalk.tasks import AbstractTask
-from saddlewalk.theory.diagonal import predict_diagonal
-from saddlewalk.units import AbstractUnits, Diagonal
+from saddlewalk.theory.agf import algorithm_1, in_real_time
+from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
+from saddlewalk.theory.diagonal import DiagonalTheory
+from saddlewalk.units import AbstractUnits
 
-Theory = Callable[[Problem, float, int, str], Staircase]
-
-METHODS = ("auto", "closed", "numeric", "limit")
-_THEORIES: dict[type[AbstractUnits], tuple[Theory, tuple[str, ...]]] = {
-    Diagonal: (predict_diagonal, ("closed", "limit")),
-}
+NUMERIC: dict[str, Method] = {"numeric": in_real_time, "algorithm-1": algorithm_1}
+"""Methods that every sum of units has."""
+THEORIES: tuple[AbstractTheory, ...] = (DiagonalTheory(),)
+"""Settings with closed forms."""
+_REFERENCE = "kunin2025agf: Alternating Gradient Flows, section 2, Algorithm 1, appendix B"
 
 
 @in_float64
@@ -26,6 +29,10 @@ def predict(
     seed: int = 0,
     method: str = "auto",
     rates: dict[str, float] | None = None,
+    *,
+    penalty: AbstractLoss | None = None,
+    start: Any = None,
+    adaptive: bool = False,
 ) -> Staircase:
     """Predict what is learned, in which order, when, and the loss between.
 
@@ -34,20 +41,73 @@ def predict(
     task, units : what is learned, and what is summed.
     scale : initialisation scale alpha.
     seed : seed of the initialisation, the same as in `train`.
+    method : "numeric" (AGF in real time, for any units), "algorithm-1" (AGF as printed, for any
+        units), "closed" (the theorem's formulas at this scale), "limit" (scale to zero), or "auto":
+        the closed form where its hypotheses hold, else "numeric".
     rates : learning rate of each layer by name, as in `train`.
-    method : "closed" (the theorem's formulas at this scale), "limit" (scale to zero) or "auto".
+    penalty : loss of one output against one target; squared error by default.
+    start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
+    adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
     """
-    if method not in METHODS:
-        raise InputError(f"Unknown method '{method}'.{nearest(method, METHODS)}")
-    if type(units) not in _THEORIES:
-        known = ", ".join(kind.__name__ for kind in _THEORIES)
-        raise InputError(
-            f"There is no prediction for {type(units).__name__} units yet, only: {known}."
-        )
-    theory, methods = _THEORIES[type(units)]
+    problem = Problem(task, units, penalty, rates, adaptive=adaptive)
+    origin = Start(problem, scale, seed, start)
+    theory = next((t for t in THEORIES if not adaptive and t.covers(problem)), None)
+    methods = {**(theory.methods() if theory else {}), **NUMERIC}
     if method != "auto" and method not in methods:
         raise InputError(
-            f"{type(units).__name__} units have no method '{method}'; they have: {', '.join(methods)}."
+            f"{type(units).__name__} units have no method '{method}' on this task."
+            f"{nearest(method, ['auto', *methods])}"
         )
-    problem = Problem(task, units, rates=rates)
-    return theory(problem, scale, seed, methods[0] if method == "auto" else method)
+    chosen = method
+    if method == "auto":
+        chosen = theory.preferred(origin) if theory and start is None else "numeric"
+    if chosen in NUMERIC:
+        refuse_large_start(origin)
+    outcome = methods[chosen](origin)
+    audit = theory.audit(origin) if theory else _general_audit(origin)
+    return _staircase(origin, chosen, outcome, audit, theory)
+
+
+def _staircase(
+    start: Start,
+    method: str,
+    outcome: Outcome,
+    audit: tuple[Assumption, ...],
+    theory: AbstractTheory | None,
+) -> Staircase:
+    problem = start.problem
+    eta = outcome.eta
+    if eta is None:
+        eta = acceleration(start.norm, problem.degree)
+    initial = outcome.initial_loss
+    return Staircase(
+        setting=problem.task.name,
+        method=method,
+        scale=start.scale,
+        seed=start.seed,
+        degree=problem.degree,
+        eta=eta,
+        initial_loss=float(problem.loss(0 * start.theta)) if initial is None else initial,
+        stages=tuple(replace(s, time_accelerated=s.time / eta) for s in outcome.stages),
+        stopped=outcome.stopped,
+        assumptions=(*audit, *outcome.assumptions),
+        references=theory.references if theory else (_REFERENCE,),
+        curve=None
+        if outcome.curve is None
+        else (tuple(outcome.curve[0].tolist()), tuple(outcome.curve[1].tolist())),
+    )
+
+
+def _general_audit(start: Start) -> tuple[Assumption, ...]:
+    blur = 1 / acceleration(start.norm, start.problem.degree)
+    return (
+        Assumption(
+            "initial norm of a unit", start.norm < 1, start.norm, "below 1; the smaller the better"
+        ),
+        Assumption(
+            "order kappa of the units in their parameters",
+            start.problem.degree >= 2 and math.isfinite(blur),
+            float(start.problem.degree),
+            "at least 2, so that the origin is a saddle",
+        ),
+    )

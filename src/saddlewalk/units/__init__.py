@@ -1,7 +1,9 @@
 """What is summed: one short file a family of units."""
 
+from saddlewalk.units.attention import LinearAttention as LinearAttention
 from saddlewalk.units.base import AbstractUnits as AbstractUnits
 from saddlewalk.units.degree import find_degree as find_degree
 from saddlewalk.units.dense import ACTIVATIONS as ACTIVATIONS
 from saddlewalk.units.dense import Dense as Dense
 from saddlewalk.units.diagonal import Diagonal as Diagonal
+from saddlewalk.units.quadratic_pair import QuadraticPair as QuadraticPair

@@ -15,7 +15,7 @@ gradient flow, prediction) follows. A new architecture is one subclass:
 
 import abc
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -38,8 +38,12 @@ class AbstractUnits(eqx.Module):
     smooth: ClassVar[bool] = True
     """Whether the output has no kinks in the parameters; kinks forbid small tolerances."""
 
-    linear_in_input: ClassVar[bool] = False
-    """Whether the output is linear in x, so that moments of the data carry everything."""
+    linear_in: ClassVar[str | None] = None
+    """"input" if the output is linear in x, "halves" if it is linear in the first and in the second
+    half of x: moments of the data then carry everything."""
+
+    shares_features: ClassVar[bool] = False
+    """Whether several units carry a feature together, so that the task's modes name it."""
 
     multiplicative: ClassVar[bool] = False
     """Whether each parameter moves in proportion to itself, so that its sign never changes.
@@ -78,6 +82,15 @@ class AbstractUnits(eqx.Module):
         }
         return pack(shapes, drawn)
 
+    def describe(
+        self, shapes: Shapes, theta: Float[np.ndarray, " size"], index: int
+    ) -> dict[str, Any]:
+        """What an active unit looks at: by default the direction of its first weights."""
+        first = theta[: math.prod(next(iter(shapes.values())))]
+        size = float(np.linalg.norm(first))
+        vector = first / size if size > 0 else first
+        return {"kind": "direction", "vector": vector.tolist()}
+
     def combine(self, weights: Weights, x: Array) -> Array:
         """Sum of all units on one input; `weights` have a leading axis for the units.
 
@@ -92,6 +105,12 @@ class AbstractUnits(eqx.Module):
         check_rates(rates, tuple(shapes))
         parts = [np.full(math.prod(shape), rates.get(name, 1.0)) for name, shape in shapes.items()]
         return self, np.concatenate(parts)
+
+
+def halves(x: Any) -> tuple[Array, Array]:
+    """The two words of an input: given as a pair (so that what belongs to one word is computed once
+    for all its partners), or as one array."""
+    return x if isinstance(x, tuple) else tuple(jnp.split(x, 2))  # type: ignore[return-value]
 
 
 def check_rates(rates: dict[str, float], layers: tuple[str, ...]) -> None:

@@ -47,8 +47,13 @@ class Dense(AbstractUnits):
         return self.activation not in KINKED
 
     @property
-    def linear_in_input(self) -> bool:  # type: ignore[override]
-        """True for the linear activation alone."""
+    def linear_in(self) -> str | None:  # type: ignore[override]
+        """The input, for the linear activation alone."""
+        return "input" if self.activation == "linear" else None
+
+    @property
+    def shares_features(self) -> bool:  # type: ignore[override]
+        """Linear neurons can be rotated into each other: a singular mode belongs to all of them."""
         return self.activation == "linear"
 
     def layers(self, inputs: int, outputs: int) -> Shapes:

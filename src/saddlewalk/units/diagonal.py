@@ -30,7 +30,7 @@ class Diagonal(AbstractUnits):
     rate_v: float = 1.0
 
     degree: ClassVar[int | None] = 2
-    linear_in_input: ClassVar[bool] = True
+    linear_in: ClassVar[str | None] = "input"
     multiplicative: ClassVar[bool] = True
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
@@ -56,6 +56,16 @@ class Diagonal(AbstractUnits):
         """beta x, as a product of vectors."""
         gain = math.sqrt(self.rate_u * self.rate_v)
         return (gain * 0.5 * (weights["p"] ** 2 - weights["q"] ** 2) @ x)[None]
+
+    def describe(
+        self, shapes: Shapes, theta: Float[np.ndarray, " size"], index: int
+    ) -> dict[str, Any]:
+        """A coefficient, and its sign."""
+        return {
+            "kind": "coordinate",
+            "index": index,
+            "sign": int(np.sign(theta[0] ** 2 - theta[1] ** 2)),
+        }
 
     def initialize(
         self, shapes: Shapes, width: int, scale: float, key: PRNGKeyArray

@@ -1,0 +1,148 @@
+r"""A stabilised explicit step: Runge-Kutta-Chebyshev of order 2 (RKC).
+
+With s evaluations a step may be as long as :math:`0.65\, s^2 / \rho`, where :math:`\rho` is the spectral
+radius of the Jacobian: for stiff gradient flow with too many parameters for a dense Jacobian. It damps
+nothing that grows: along an unstable direction it is a Runge-Kutta step like any other. Formulas
+of Sommeijer, Shampine and Verwer (1998), with Chebyshev polynomials :math:`T_j` at
+:math:`w_0 = 1 + \epsilon/s^2`:
+
+.. math::
+
+    Y_1 = y + \tilde\mu_1 h F_0, \quad
+    Y_j = (1 - \mu_j - \nu_j)\, y + \mu_j Y_{j-1} + \nu_j Y_{j-2}
+          + \tilde\mu_j h F_{j-1} + \tilde\gamma_j h F_0,
+
+with :math:`b_j = T_j''/T_j'^2`, :math:`\mu_j = 2 b_j w_0/b_{j-1}`, :math:`\nu_j = -b_j/b_{j-2}`,
+:math:`\tilde\mu_j = 2 b_j w_1/b_{j-1}`, :math:`\tilde\gamma_j = -(1 - b_{j-1} T_{j-1})\tilde\mu_j`.
+The spectral radius comes from a power iteration that goes on from step to step.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import diffrax
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from saddlewalk.ode.system import AbstractFlow
+
+_DAMPING = 2 / 13
+_SAFETY = 1.25
+_FIRST_ITERATIONS = 20
+_ITERATIONS = 2
+_MOST_STAGES = 4000
+
+
+class _Memory(NamedTuple):
+    direction: Array
+    """Where the power iteration stands."""
+    evaluations: Array
+
+
+class Chebyshev(diffrax.AbstractAdaptiveSolver):
+    """RKC for a flow that is a gradient flow in some metric: its Jacobian has real eigenvalues."""
+
+    flow: AbstractFlow
+
+    term_structure: ClassVar = diffrax.ODETerm
+    interpolation_cls: ClassVar = diffrax.ThirdOrderHermitePolynomialInterpolation
+
+    def order(self, terms: Any) -> int:
+        """Order of the solution."""
+        return 2
+
+    def error_order(self, terms: Any) -> int:
+        """Order of the local error estimate."""
+        return 3
+
+    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> _Memory:
+        """A rough idea of the stiffest direction."""
+        key = jax.random.key(0)
+        direction = jax.random.normal(key, y0.shape, dtype=y0.dtype)
+        return _Memory(self._power(y0, direction, _FIRST_ITERATIONS)[0], jnp.zeros(()))
+
+    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
+        """The right-hand side."""
+        return terms.vf(t0, y0, args)
+
+    def step(
+        self,
+        terms: Any,
+        t0: Any,
+        t1: Any,
+        y0: Any,
+        args: Any,
+        solver_state: _Memory,
+        made_jump: Any,
+    ) -> Any:
+        """One step with as many stages as its length needs."""
+        h = t1 - t0
+        direction, radius = self._power(y0, solver_state.direction, _ITERATIONS)
+        wanted = 1 + jnp.floor(jnp.sqrt(1 + 1.54 * h * _SAFETY * radius))
+        stages = jnp.clip(wanted, 2, _MOST_STAGES)
+        f0 = terms.vf(t0, y0, args)
+        y1 = self._march(lambda y: terms.vf(t0, y, args), y0, f0, h, stages)
+        f1 = terms.vf(t1, y1, args)
+        error = 0.8 * (y0 - y1) + 0.4 * h * (f0 + f1)
+        error = jnp.where(wanted > _MOST_STAGES, jnp.inf, error)
+        dense = {"y0": y0, "y1": y1, "k0": h * f0, "k1": h * f1}
+        # a product with the Jacobian costs about two right-hand sides
+        spent = solver_state.evaluations + stages + 1 + 2 * _ITERATIONS
+        return y1, error, dense, _Memory(direction, spent), diffrax.RESULTS.successful
+
+    def _power(self, y: Array, direction: Array, times: int) -> tuple[Array, Array]:
+        """Power iteration in the metric in which the Jacobian is symmetric."""
+        ruler = self.flow.ruler(y)
+
+        def once(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            v, _size = carry
+            image = ruler * jax.jvp(self.flow.velocity, (y,), (v / ruler,))[1]
+            size = jnp.sqrt(jnp.sum(image**2))
+            return jnp.where(size > 0, image / jnp.where(size > 0, size, 1.0), v), size
+
+        unit = direction / jnp.sqrt(jnp.sum(direction**2))
+        return jax.lax.fori_loop(0, times, once, (unit, jnp.zeros(())))
+
+    @staticmethod
+    def _march(vf: Any, y0: Array, f0: Array, h: Any, stages: Array) -> Array:
+        w0 = 1 + _DAMPING / stages**2
+        w1 = _end_ratio(stages)
+
+        # T_0, T_1 and their derivatives; b_0 = b_2 by convention
+        b2 = 4.0 / (4 * w0) ** 2
+        first = (jnp.ones(()), jnp.zeros(()), jnp.zeros(()))
+        second = (w0, jnp.ones(()), jnp.zeros(()))
+        b1 = 1 / w0
+        y1 = y0 + b1 * w1 * h * f0
+
+        def body(j: Any, carry: Any) -> Any:
+            older, old, poly_older, poly_old, b_older, b_old, a_old = carry
+            poly = _next_polynomial(w0, poly_old, poly_older)
+            b = poly[2] / poly[1] ** 2
+            mu, nu, mu_tilde = 2 * b * w0 / b_old, -b / b_older, 2 * b * w1 / b_old
+            new = (
+                (1 - mu - nu) * y0
+                + mu * old
+                + nu * older
+                + mu_tilde * h * vf(old)
+                - a_old * mu_tilde * h * f0
+            )
+            return old, new, poly_old, poly, b_old, b, 1 - b * poly[0]
+
+        start = (y0, y1, first, second, b2, b1, 1 - b1 * w0)
+        return jax.lax.fori_loop(2, stages.astype(int) + 1, body, start)[1]
+
+
+def _next_polynomial(w0: Array, old: Any, older: Any) -> tuple[Array, Array, Array]:
+    """T_j, T_j', T_j'' by the three-term recursion."""
+    (t1, d1, e1), (t0, d0, e0) = old, older
+    return (2 * w0 * t1 - t0, 2 * w0 * d1 + 2 * t1 - d0, 2 * w0 * e1 + 4 * d1 - e0)
+
+
+def _end_ratio(stages: Array) -> Array:
+    r""":math:`w_1 = T_s'(w_0)/T_s''(w_0)`, from :math:`T_s(\cosh\theta) = \cosh s\theta`."""
+    excess = _DAMPING / stages**2  # w_0 - 1, which w_0 itself would round away
+    root = jnp.sqrt(excess * (2 + excess))
+    angle = stages * jnp.log1p(excess + root)
+    below = stages * root * jnp.cosh(angle) - (1 + excess) * jnp.sinh(angle)
+    return jnp.sinh(angle) * root**2 / below

@@ -1,0 +1,118 @@
+r"""Linear regression in context: predict :math:`y_{N+1} = \beta^\top x_{N+1}` from N examples (section 4).
+
+Tokens are :math:`x_n \sim N(0, \Sigma)`, :math:`y_n = \beta^\top x_n` with :math:`\beta \sim N(0, I)`. A
+linear attention layer with matrix M answers :math:`\beta^\top S M x_{N+1}`, :math:`S = \sum_n x_n x_n^\top`,
+and its expected loss needs one Gaussian moment (Eq 53),
+
+.. math:: C = E[S^2] = N \operatorname{tr}(\Sigma)\, \Sigma + N (N + 1)\, \Sigma^2, \qquad
+          L(M) = \tfrac12 \| C^{1/2} M \Sigma^{1/2} - N C^{-1/2} \Sigma^{3/2} \|_F^2 + L_0 .
+
+So the population is a set of D^2 virtual samples with inputs (row of C^(1/2), row of Sigma^(1/2)).
+"""
+
+import math
+from typing import Any, ClassVar
+
+import numpy as np
+from jaxtyping import Array, Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.tasks.base import Modes
+from saddlewalk.tasks.moments import Moments
+from saddlewalk.tasks.samples import Samples, finite_numbers, from_arrays
+
+
+class InContextRegression(Moments):
+    """The population problem. Eigenvalues fall; column k of `axes` is the principal component k."""
+
+    eigenvalues: Float[np.ndarray | Array, " components"]
+    axes: Float[np.ndarray | Array, "components components"]
+    context: Float[np.ndarray | Array, ""]
+    """Number N of examples before the query."""
+
+    linear_in: ClassVar[str] = "halves"
+
+    def modes(self) -> Modes:
+        """One part of the best answer a principal component."""
+        d = len(self.eigenvalues)
+        target = np.asarray(self.y).reshape(d, d)
+        axes = np.asarray(self.axes)
+        parts = [np.outer(v, v) * (v @ target @ v) for v in axes.T]
+        names = tuple(
+            {"kind": "principal-component", "index": k, "eigenvalue": float(value)}
+            for k, value in enumerate(np.asarray(self.eigenvalues))
+        )
+        return Modes(names, np.stack(parts).reshape(d, d * d, 1))
+
+
+def in_context_regression(
+    eigenvalues: Any, context: int = 32, axes: Any = None, name: str = "in-context regression"
+) -> InContextRegression:
+    r"""The population problem for :math:`\Sigma` with these eigenvalues (and these orthonormal axes)."""
+    values, basis = _checked_covariance(eigenvalues, axes)
+    n = _checked_context(context)
+    total = float(values.sum())
+    moment = n * total * values + n * (n + 1) * values**2
+    target = n * values**1.5 / np.sqrt(moment)
+    d = len(values)
+    left, right = (basis * np.sqrt(moment)) @ basis.T, (basis * np.sqrt(values)) @ basis.T
+    rows, columns = np.divmod(np.arange(d * d), d)
+    return InContextRegression(
+        name,
+        np.concatenate([left[rows], right[columns]], axis=1),
+        ((basis * target) @ basis.T).reshape(d * d, 1),
+        # half of total - sum(target^2), without the difference
+        np.asarray(0.5 * np.sum(values * (total + values) / (total + (n + 1) * values))),
+        values,
+        basis,
+        np.asarray(float(n)),
+    )
+
+
+def in_context_sequences(
+    eigenvalues: Any,
+    context: int = 32,
+    axes: Any = None,
+    sequences: int = 4096,
+    seed: int = 0,
+    name: str = "in-context sequences",
+) -> Samples:
+    """Sampled sequences of the same problem, each as its context sum and its query."""
+    values, basis = _checked_covariance(eigenvalues, axes)
+    n, d = _checked_context(context), len(values)
+    if sequences < 1:
+        raise InputError(f"There must be at least one sequence; got {sequences}.")
+    rng = np.random.default_rng(seed)
+    tokens = rng.normal(size=(sequences, n + 1, d)) * np.sqrt(values) @ basis.T
+    beta = rng.normal(size=(sequences, d))
+    answers = np.einsum("snd,sd->sn", tokens, beta)
+    summary = np.einsum("sn,snd->sd", answers[:, :-1], tokens[:, :-1])
+    return from_arrays(np.concatenate([summary, tokens[:, -1]], axis=1), answers[:, -1], name=name)
+
+
+def _checked_covariance(eigenvalues: Any, axes: Any) -> tuple[np.ndarray, np.ndarray]:
+    values = np.atleast_1d(finite_numbers("The eigenvalues", eigenvalues))
+    if values.ndim != 1 or values.size == 0:
+        raise InputError(
+            f"The eigenvalues must be a vector of at least one number; their shape is {values.shape}."
+        )
+    if values.min() <= 0:
+        raise InputError(
+            "The covariance of the tokens must have positive eigenvalues; a direction with none "
+            f"carries nothing and should be removed. Got {values.tolist()}."
+        )
+    basis = np.eye(len(values)) if axes is None else finite_numbers("axes", axes)
+    if basis.shape != (len(values), len(values)) or not np.allclose(
+        basis.T @ basis, np.eye(len(values)), atol=1e-8
+    ):
+        raise InputError("axes must be an orthogonal matrix with one column an eigenvalue.")
+    order = np.argsort(-values, kind="stable")
+    return values[order], basis[:, order]
+
+
+def _checked_context(context: Any) -> int:
+    if not math.isfinite(context) or int(context) != context or context < 1:
+        raise InputError(
+            f"The context must hold a whole number of examples, at least 1; got {context}."
+        )
+    return int(context)

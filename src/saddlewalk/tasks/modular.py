@@ -1,0 +1,129 @@
+r"""Modular addition: :math:`(a \cdot x,\, b \cdot x) \mapsto (a + b) \cdot x` over all pairs (section 5).
+
+:math:`a \cdot x` is the encoding x, shifted by a around the circle of p numbers. x is centred: the
+network has no bias. Its discrete Fourier transform :math:`\hat x` decides what is learned when.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.tasks.base import Answer, Modes
+from saddlewalk.tasks.samples import Samples, finite_numbers
+
+Coefficient = complex | float | int
+
+_LEAST_P = 3
+_FAINT = 1e-9
+"""Frequencies whose magnitude is below this part of the largest are not there."""
+_CONSTANT = 1e-12
+"""An encoding whose Fourier coefficients are below this part of its entries is constant."""
+
+
+class ModularAddition(Samples):
+    """All p^2 pairs as samples, with the centred encoding they come from."""
+
+    encoding: Float[np.ndarray | Array, " p"]
+
+    def represent(self, answer: Answer) -> Float[Array, "n c"]:
+        """Answers to all pairs; each word is read once, not once a pair."""
+        words = jnp.asarray(self.x)[: self.p, self.p :]
+        each_second = jax.vmap(lambda a, b: answer((a, b)), in_axes=(None, 0))
+        answers = jax.vmap(each_second, in_axes=(0, None))(words, words)
+        return answers.reshape(self.p**2, -1)
+
+    @property
+    def p(self) -> int:
+        """The modulus."""
+        return len(self.encoding)
+
+    @property
+    def spectrum(self) -> Float[np.ndarray, " half"]:
+        r"""Magnitudes :math:`|\hat x[k]|` for k = 0 ... p/2."""
+        return np.abs(np.fft.rfft(np.asarray(self.encoding)))
+
+    @property
+    def frequencies(self) -> tuple[int, ...]:
+        """The frequencies in the encoding, largest magnitude first."""
+        size = self.spectrum
+        order = np.argsort(-size, kind="stable")
+        return tuple(int(k) for k in order if k > 0 and size[k] > _FAINT * size.max())
+
+    def modes(self) -> Modes:
+        """One part of the target a frequency, largest first."""
+        transform = np.fft.rfft(np.asarray(self.y), axis=1)
+        parts, names = [], []
+        for k in self.frequencies:
+            alone = np.zeros_like(transform)
+            alone[:, k] = transform[:, k]
+            parts.append(np.fft.irfft(alone, n=self.p, axis=1))
+            phase = float(np.angle(np.fft.rfft(np.asarray(self.encoding))[k]))
+            names.append({"kind": "fourier", "frequency": k, "phase": phase})
+        return Modes(tuple(names), np.stack(parts))
+
+
+def modular_addition(
+    p: int | None = None,
+    spectrum: Mapping[int, Coefficient] | None = None,
+    encoding: Any = None,
+    name: str = "modular addition",
+) -> ModularAddition:
+    r"""The task for an encoding x `(p,)`, or for :math:`\hat x` given at some frequencies.
+
+    `spectrum={1: 10, 3: 5}` sets :math:`\hat x[\pm 1] = 10, \hat x[\pm 3] = 5` and the rest to zero;
+    complex values carry a phase.
+    """
+    if (encoding is None) == (spectrum is None):
+        raise InputError("Give either an encoding x of p numbers, or p and a spectrum.")
+    raw = _from_spectrum(p, spectrum) if spectrum is not None else _checked_encoding(encoding, p)
+    x = raw - raw.mean()
+    if np.abs(np.fft.rfft(x)).max() <= _CONSTANT * np.abs(raw).max():
+        raise InputError(
+            "The encoding has no frequency but zero: every word looks the same, and there is nothing "
+            "to learn. Give an x that is not constant."
+        )
+    n = len(x)
+    shifts = np.stack([np.roll(x, a) for a in range(n)])
+    first, second = np.divmod(np.arange(n * n), n)
+    inputs = np.concatenate([shifts[first], shifts[second]], axis=1)
+    return ModularAddition(
+        name, inputs, shifts[(first + second) % n], np.full(n * n, 1.0 / n**2), x
+    )
+
+
+def _from_spectrum(p: int | None, spectrum: Mapping[int, Coefficient]) -> np.ndarray:
+    if p is None:
+        raise InputError("A spectrum needs p, the modulus.")
+    n = _checked_p(p)
+    transform = np.zeros(n // 2 + 1, dtype=complex)
+    for k, value in spectrum.items():
+        if int(k) != k or not 1 <= k <= n // 2:
+            raise InputError(f"Frequencies go from 1 to p/2 = {n // 2}; got {k}.")
+        if not np.isfinite(value):
+            raise InputError(f"The spectrum at frequency {k} must be a finite number; got {value}.")
+        if 2 * k == n and abs(complex(value).imag) > 0:
+            raise InputError(f"At frequency p/2 = {k} the spectrum of a real encoding is real.")
+        transform[int(k)] = value
+    return finite_numbers("The encoding with this spectrum", np.fft.irfft(transform, n=n))
+
+
+def _checked_encoding(encoding: Any, p: int | None) -> np.ndarray:
+    x = finite_numbers("x", encoding)
+    if x.ndim != 1:
+        raise InputError(f"The encoding x must be a vector of p numbers; its shape is {x.shape}.")
+    n = _checked_p(len(x))
+    if p is not None and p != n:
+        raise InputError(f"The encoding has {n} numbers, but p is {p}.")
+    return x
+
+
+def _checked_p(p: Any) -> int:
+    if not math.isfinite(p) or int(p) != p or p < _LEAST_P:
+        raise InputError(f"The modulus p must be a whole number of at least {_LEAST_P}; got {p}.")
+    return int(p)

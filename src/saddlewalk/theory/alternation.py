@@ -1,0 +1,161 @@
+r"""The motion behind AGF: dormant units climb their utility alone, active ones descend together.
+
+.. math::
+
+    \dot\theta_i = \nabla_\theta U(\theta_i; r), \qquad
+    r = -\nabla_f L\Big(\sum_{j \in A} f(\cdot\,; \theta_j)\Big)
+
+For a dormant unit this is Eq 12, and norm and direction follow Eq 2 and 15 by themselves. For an
+active one it is minus the gradient of the loss of the active units: one formula moves all, and the
+phases of the algorithm only say who moves:
+
+=============  =============  ==============  ====================================================
+phase          dormant units  active units    ends when
+=============  =============  ==============  ====================================================
+plateau        climb          rest            a unit wakes
+transition     climb          descend         the active ones are at rest; units may wake and sleep
+cost           rest           descend         the active ones are at rest; units may collapse
+=============  =============  ==============  ====================================================
+
+When does a unit wake? Alone, it would grow until the loss no longer falls along it:
+:math:`U_i = B_i`, with :math:`B_i` the second derivative of the loss along :math:`f_i` (for squared loss
+:math:`E|f_i|^2`). The ratio :math:`B_i / U_i` goes like (norm / norm at rest)^kappa, free of all scales.
+"""
+
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from saddlewalk.motion import AbstractMotion, drives, growth_rates
+from saddlewalk.problem import Parameters, norms
+
+LEAST_ALIGNMENT = 0.01
+"""Below this cosine between a unit and the residual, the size at rest is that at this cosine."""
+_TINY = 1e-300
+
+
+class Phase(NamedTuple):
+    """Who moves, and by which rules a unit wakes. Arrays, so that one program serves all phases."""
+
+    dormant_move: Bool[Array, ""]
+    active_move: Bool[Array, ""]
+    wakes_by_norm: Bool[Array, ""]
+    """Wake at a norm (Eq 3) instead of a part of the size at rest."""
+    wake: Float[Array, ""]
+    """The norm, or the ratio B/U, at which a dormant unit wakes."""
+    sleep: Float[Array, ""]
+    """The ratio below which an active unit is dormant again."""
+    calm: Float[Array, ""]
+    """Active units are at rest when the loss they would lose while a dormant unit grows by a factor
+    of e is below this part of what the stage has gained."""
+    slowest: Float[Array, ""]
+    """A growth rate too small to wait for."""
+    level: Float[Array, ""]
+    """Loss on the plateau before."""
+
+
+class View(NamedTuple):
+    """What is saved at every step."""
+
+    loss: Float[Array, ""]
+    """Loss of the active units."""
+    rate: Float[Array, ""]
+    curvature: Float[Array, ""]
+    drive: Float[Array, " width"]
+    output: Float[Array, " width"]
+    """Length of each unit in function space."""
+    parameters: Parameters
+
+
+class Margins(NamedTuple):
+    """How far each event is: positive before, zero at it (logarithms of ratios)."""
+
+    waking: Float[Array, " width"]
+    sleeping: Float[Array, " width"]
+    resting: Float[Array, ""]
+
+
+class Alternation(AbstractMotion):
+    """Units split into dormant and active ones, in one of the phases of the algorithm."""
+
+    active: Bool[Array, " width"]
+    residual: Float[Array, "..."]
+    """Residual of the active units; used while they rest."""
+    phase: Phase
+
+    watches: ClassVar[bool] = True
+
+    def push(self, theta: Parameters) -> Parameters:
+        """Everybody climbs against the residual of the active units, if they may move."""
+        residual = jax.lax.cond(
+            self.phase.active_move,
+            lambda th: self.problem.residual(self._only_active(th)),
+            lambda th: self.residual,
+            theta,
+        )
+        moves = jnp.where(self.active, self.phase.active_move, self.phase.dormant_move)
+        return jnp.where(moves[:, None], self.problem.climb(theta, residual), 0.0)
+
+    def _only_active(self, theta: Parameters) -> Parameters:
+        return jnp.where(self.active[:, None], theta, 0.0)
+
+    def loss_rate(self, theta: Parameters) -> Float[Array, ""]:
+        """How the loss of the active units changes: they follow its gradient."""
+        push = jnp.where(self.active[:, None], self.push(theta), 0.0)
+        return -jnp.sum(push**2 / self.problem.pace(theta))
+
+    def observe(self, y: Parameters) -> View:
+        """Loss curve with slope and curvature, and the drive of every unit."""
+        theta = self.parameters(y)
+        push = self.push(theta)
+        rate, curvature = jax.jvp(self.loss_rate, (theta,), (push,))
+        return View(
+            self.problem.loss(self._only_active(theta)),
+            rate,
+            curvature,
+            drives(self.problem, theta, push),
+            jax.vmap(self.problem.task.length)(self.problem.features(theta)),
+            theta,
+        )
+
+    def margins(self, theta: Parameters) -> Margins:
+        """Distance to each event."""
+        problem, phase = self.problem, self.phase
+        features = problem.features(theta)
+        share = self.active.reshape((-1,) + (1,) * (features.ndim - 1))
+        function = jnp.sum(jnp.where(share, features, 0.0), axis=0)
+        loss, slope = jax.value_and_grad(problem.cost)(function)
+        utility = -jnp.sum(features * slope, axis=tuple(range(1, features.ndim)))
+        bend = jax.vmap(lambda f: jnp.sum(f * _along(problem.cost, function, f)))(features)
+        least = LEAST_ALIGNMENT * jnp.sqrt(2 * jnp.maximum(loss, 0.0) * bend)
+        ratio = bend / jnp.maximum(jnp.maximum(utility, least), _TINY)
+        size = jnp.where(phase.wakes_by_norm, norms(theta)[:, 0], ratio)
+        size = jnp.where(utility > 0, size, 0.0)  # a unit that shrinks does not wake
+        waking = jnp.log(phase.wake) - jnp.log(jnp.maximum(size, _TINY))
+        sleeping = jnp.log(jnp.maximum(ratio, _TINY)) - jnp.log(phase.sleep)
+        return Margins(
+            waking=jnp.where(~self.active & phase.dormant_move, waking, jnp.inf),
+            sleeping=jnp.where(self.active & phase.active_move, sleeping, jnp.inf),
+            resting=self._resting(theta, loss),
+        )
+
+    def _resting(self, theta: Parameters, loss: Float[Array, ""]) -> Float[Array, ""]:
+        growth = jnp.where(self.active, 0.0, growth_rates(theta, self.push(theta)))
+        fastest = jnp.maximum(jnp.max(growth), self.phase.slowest)
+        enough = self.phase.calm * fastest * jnp.maximum(self.phase.level - loss, 0.0)
+        fall = jnp.maximum(-self.loss_rate(theta), _TINY)
+        far = jnp.log(fall) - jnp.log(jnp.maximum(enough, _TINY))
+        return jnp.where(self.phase.active_move, far, jnp.inf)
+
+    def margin(self, y: Parameters) -> Float[Array, ""]:
+        """Distance to the nearest event."""
+        margins = self.margins(self.parameters(y))
+        nearest = jnp.minimum(jnp.min(margins.waking), jnp.min(margins.sleeping))
+        return jnp.minimum(jnp.minimum(nearest, margins.resting), 1e3)
+
+
+def _along(cost: Any, function: Array, direction: Array) -> Array:
+    """Derivative of the slope of the cost along a direction of function space."""
+    return jax.jvp(jax.grad(cost), (function,), (direction,))[1]

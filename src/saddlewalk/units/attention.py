@@ -1,0 +1,42 @@
+r""":math:`f_h(X) = V_h \sum_n y_n x_n^\top K_h\, Q_h^\top x_{N+1}`: a linear attention head (section 4).
+
+A head sees a sequence through two vectors: the context :math:`z = \sum_n y_n x_n` and the query
+:math:`x_{N+1}`. It answers :math:`V\,(z^\top K)(Q^\top x_{N+1})`, of order 3 in its parameters. The sum
+of the heads is the bilinear form with the matrix :math:`\sum_h V_h K_h Q_h^\top`.
+"""
+
+from typing import Any, ClassVar
+
+from jaxtyping import Array
+
+from saddlewalk.errors import InputError
+from saddlewalk.units.base import AbstractUnits, Shapes, Weights, halves
+
+
+class LinearAttention(AbstractUnits):
+    """Heads with keys and queries of rank 1. An input is the context z, then the query."""
+
+    width: int
+
+    degree: ClassVar[int | None] = 3
+    linear_in: ClassVar[str | None] = "halves"
+    shares_features: ClassVar[bool] = True
+
+    def layers(self, inputs: int, outputs: int) -> Shapes:
+        """A number V, a key K and a query Q."""
+        if inputs % 2 or outputs != 1:
+            raise InputError(
+                "Linear attention needs inputs made of a context and a query of equal length, and "
+                f"one output; the task has {inputs} inputs and {outputs} outputs."
+            )
+        return {"V": (), "K": (inputs // 2,), "Q": (inputs // 2,)}
+
+    def respond(self, weights: Weights, x: Any) -> Array:
+        """V (z K)(Q x)."""
+        context, query = halves(x)
+        return (weights["V"] * (context @ weights["K"]) * (query @ weights["Q"]))[None]
+
+    def combine(self, weights: Weights, x: Any) -> Array:
+        """All heads by matrix products."""
+        context, query = halves(x)
+        return (weights["V"] @ ((weights["K"] @ context) * (weights["Q"] @ query)))[None]
