@@ -30,13 +30,13 @@ from saddlewalk.theory.alternation import Alternation, Margins, Phase, View
 from saddlewalk.theory.base import Outcome, Start
 from saddlewalk.theory.naming import name_feature
 
-WAKE = 0.1
-"""Norm, as a part of the norm at rest, at which a unit wakes in real time."""
-_SLEEP = 0.5
-"""An active unit is dormant again at this part of the norm at which units wake."""
+WAKE = 3e-4
+"""Output, as a part of that at rest, at which a unit wakes in real time."""
+_SLEEP = 0.1
+"""An active unit is dormant again at this part of the output at which units wake."""
 _COLLAPSE = 1e-3
-"""In Algorithm 1 an active unit is dormant again at this part of its norm at rest."""
-_CALM = 1e-5
+"""In Algorithm 1 an active unit is dormant again at this part of its output at rest."""
+_CALM = 1e-7
 _CONVERGENCE = 1e-4
 """A dormant unit has no utility left when its drive has fallen to this part of its largest."""
 _PLATEAU_TOLERANCE = 1e-9
@@ -147,9 +147,8 @@ class Walk:
         return "limit"
 
     def _flow(self, plateau: bool) -> Alternation:
-        wake = WAKE**self.problem.degree if self.real_time else 1.0
-        sleep = wake * _SLEEP**self.problem.degree if self.real_time else _COLLAPSE
-        calm = _CALM if self.real_time else 1e-4 * _CALM
+        wake, sleep = (WAKE, _SLEEP * WAKE) if self.real_time else (1.0, _COLLAPSE)
+        calm = _CALM if self.real_time else 1e-8 * _CALM
         number = lambda value: jnp.asarray(value, dtype=jnp.float64)  # noqa: E731
         phase = Phase(
             dormant_move=jnp.asarray(plateau or self.real_time),
@@ -158,7 +157,7 @@ class Walk:
             wake=number(wake),
             sleep=number(sleep),
             calm=number(calm),
-            slowest=number(1 / self.time if self.time > 0 else 1.0),
+            slowest=number(1e-3 / self.time if self.time > 0 else 1.0),
             level=number(self.level),
         )
         only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)

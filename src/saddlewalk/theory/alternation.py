@@ -19,7 +19,7 @@ cost           rest           descend         the active ones are at rest; units
 
 When does a unit wake? Alone, it would grow until the loss no longer falls along it:
 :math:`U_i = B_i`, with :math:`B_i` the second derivative of the loss along :math:`f_i` (for squared loss
-:math:`E|f_i|^2`). The ratio :math:`B_i / U_i` goes like (norm / norm at rest)^kappa, free of all scales.
+:math:`E|f_i|^2`). The ratio :math:`B_i / U_i` is its output as a part of that at rest, free of all scales.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -33,6 +33,9 @@ from saddlewalk.problem import Parameters, norms
 
 LEAST_ALIGNMENT = 0.01
 """Below this cosine between a unit and the residual, the size at rest is that at this cosine."""
+_EAGER = 1e-3
+"""An active unit that is small and grows is waited for, unless dormant ones grow this much faster."""
+_IDLE = 1e6
 _TINY = 1e-300
 
 
@@ -51,7 +54,8 @@ class Phase(NamedTuple):
     """Active units are at rest when the loss they would lose while a dormant unit grows by a factor
     of e is below this part of what the stage has gained."""
     slowest: Float[Array, ""]
-    """A growth rate too small to wait for."""
+    """A growth rate too small to wait for: if no dormant unit is faster, the active ones need not
+    be followed to the last digit."""
     level: Float[Array, ""]
     """Loss on the plateau before."""
 
@@ -138,15 +142,21 @@ class Alternation(AbstractMotion):
         return Margins(
             waking=jnp.where(~self.active & phase.dormant_move, waking, jnp.inf),
             sleeping=jnp.where(self.active & phase.active_move, sleeping, jnp.inf),
-            resting=self._resting(theta, loss),
+            resting=self._resting(theta, loss, self.active & (utility > 2 * bend)),
         )
 
-    def _resting(self, theta: Parameters, loss: Float[Array, ""]) -> Float[Array, ""]:
-        growth = jnp.where(self.active, 0.0, growth_rates(theta, self.push(theta)))
-        fastest = jnp.maximum(jnp.max(growth), self.phase.slowest)
+    def _resting(
+        self, theta: Parameters, loss: Float[Array, ""], growing: Bool[Array, " width"]
+    ) -> Float[Array, ""]:
+        """The loss has all but stopped falling, and no active unit is still far below its size."""
+        growth = growth_rates(theta, self.push(theta))
+        fastest = jnp.max(jnp.where(self.active, 0.0, growth))
+        slow = jnp.maximum(_EAGER * fastest, self.phase.slowest)
+        fastest = jnp.where(fastest > self.phase.slowest, fastest, _IDLE * self.phase.slowest)
         enough = self.phase.calm * fastest * jnp.maximum(self.phase.level - loss, 0.0)
-        fall = jnp.maximum(-self.loss_rate(theta), _TINY)
-        far = jnp.log(fall) - jnp.log(jnp.maximum(enough, _TINY))
+        falling = jnp.maximum(-self.loss_rate(theta), _TINY) / jnp.maximum(enough, _TINY)
+        eager = jnp.max(jnp.where(growing, growth, 0.0)) / slow
+        far = jnp.log(jnp.maximum(falling, eager))
         return jnp.where(self.phase.active_move, far, jnp.inf)
 
     def margin(self, y: Parameters) -> Float[Array, ""]:

@@ -10,13 +10,15 @@ from saddlewalk.problem import AbstractLoss, Problem
 from saddlewalk.staircase import Assumption, Staircase, acceleration
 from saddlewalk.tasks import AbstractTask
 from saddlewalk.theory.agf import algorithm_1, in_real_time
+from saddlewalk.theory.attention import AttentionTheory
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
 from saddlewalk.theory.diagonal import DiagonalTheory
+from saddlewalk.theory.modular import ModularTheory
 from saddlewalk.units import AbstractUnits
 
 NUMERIC: dict[str, Method] = {"numeric": in_real_time, "algorithm-1": algorithm_1}
 """Methods that every sum of units has."""
-THEORIES: tuple[AbstractTheory, ...] = (DiagonalTheory(),)
+THEORIES: tuple[AbstractTheory, ...] = (DiagonalTheory(), AttentionTheory(), ModularTheory())
 """Settings with closed forms."""
 _REFERENCE = "kunin2025agf: Alternating Gradient Flows, section 2, Algorithm 1, appendix B"
 

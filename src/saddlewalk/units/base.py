@@ -62,7 +62,7 @@ class AbstractUnits(eqx.Module):
         """How many units there are."""
         return self.width  # type: ignore[attr-defined]
 
-    def view(self, x: Array, index: Array | int) -> Array:
+    def view(self, x: Any, index: Array | int) -> Any:
         """What unit number `index` sees of the input: the map g_i of section 2."""
         return x
 
