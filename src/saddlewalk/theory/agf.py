@@ -36,7 +36,11 @@ _SLEEP = 0.1
 """An active unit is dormant again at this part of the output at which units wake."""
 _COLLAPSE = 1e-3
 """In Algorithm 1 an active unit is dormant again at this part of its output at rest."""
-_CALM = 1e-7
+_CALM = 1e-10
+"""In real time the active units rest when the loss they would lose while a dormant one grows by a
+factor of e is below this part of what the stage has gained."""
+_EXHAUSTED = 1e-9
+"""In Algorithm 1 they rest when their drive has fallen to this part of its largest."""
 _CONVERGENCE = 1e-4
 """A dormant unit has no utility left when its drive has fallen to this part of its largest."""
 _PLATEAU_TOLERANCE = 1e-9
@@ -148,7 +152,7 @@ class Walk:
 
     def _flow(self, plateau: bool) -> Alternation:
         wake, sleep = (WAKE, _SLEEP * WAKE) if self.real_time else (1.0, _COLLAPSE)
-        calm = _CALM if self.real_time else 1e-8 * _CALM
+        spent = _CONVERGENCE if self.real_time else _EXHAUSTED
         number = lambda value: jnp.asarray(value, dtype=jnp.float64)  # noqa: E731
         phase = Phase(
             dormant_move=jnp.asarray(plateau or self.real_time),
@@ -156,8 +160,9 @@ class Walk:
             wakes_by_norm=jnp.asarray(not self.real_time),
             wake=number(wake),
             sleep=number(sleep),
-            calm=number(calm),
+            calm=number(_CALM),
             slowest=number(1e-3 / self.time if self.time > 0 else 1.0),
+            spent=number(spent * np.maximum(self.largest_drive, 1e-300)),
             level=number(self.level),
         )
         only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
@@ -290,7 +295,7 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
 def _changed(before: Moment, after: Moment) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Units that turned on and off between two plateaus."""
     was, now = (np.where(m.active, m.output, 0.0) for m in (before, after))
-    return turned_on(was, now), turned_on(now, was)
+    return turned_on(was, now), tuple(map(int, np.flatnonzero(before.active & ~after.active)))
 
 
 def _landings(walk: Walk, curve: LossCurve) -> list[int]:

@@ -33,9 +33,8 @@ from saddlewalk.problem import Parameters, norms
 
 LEAST_ALIGNMENT = 0.01
 """Below this cosine between a unit and the residual, the size at rest is that at this cosine."""
-_EAGER = 1e-3
-"""An active unit that is small and grows is waited for, unless dormant ones grow this much faster."""
-_IDLE = 1e6
+_PATIENT = 1e-3
+"""An active unit on its way up or down is waited for, unless dormant ones grow this much faster."""
 _TINY = 1e-300
 
 
@@ -54,8 +53,9 @@ class Phase(NamedTuple):
     """Active units are at rest when the loss they would lose while a dormant unit grows by a factor
     of e is below this part of what the stage has gained."""
     slowest: Float[Array, ""]
-    """A growth rate too small to wait for: if no dormant unit is faster, the active ones need not
-    be followed to the last digit."""
+    """A growth rate too small to wait for."""
+    spent: Float[Array, " width"]
+    """Drive below which a unit has no utility left."""
     level: Float[Array, ""]
     """Loss on the plateau before."""
 
@@ -142,21 +142,24 @@ class Alternation(AbstractMotion):
         return Margins(
             waking=jnp.where(~self.active & phase.dormant_move, waking, jnp.inf),
             sleeping=jnp.where(self.active & phase.active_move, sleeping, jnp.inf),
-            resting=self._resting(theta, loss, self.active & (utility > 2 * bend)),
+            resting=self._resting(theta, loss, self.active & (jnp.abs(utility) > 2 * bend)),
         )
 
     def _resting(
-        self, theta: Parameters, loss: Float[Array, ""], growing: Bool[Array, " width"]
+        self, theta: Parameters, loss: Float[Array, ""], restless: Bool[Array, " width"]
     ) -> Float[Array, ""]:
-        """The loss has all but stopped falling, and no active unit is still far below its size."""
-        growth = growth_rates(theta, self.push(theta))
+        """The loss has all but stopped falling, and no active unit is on its way up or down."""
+        push = self.push(theta)
+        growth = growth_rates(theta, push)
         fastest = jnp.max(jnp.where(self.active, 0.0, growth))
-        slow = jnp.maximum(_EAGER * fastest, self.phase.slowest)
-        fastest = jnp.where(fastest > self.phase.slowest, fastest, _IDLE * self.phase.slowest)
         enough = self.phase.calm * fastest * jnp.maximum(self.phase.level - loss, 0.0)
         falling = jnp.maximum(-self.loss_rate(theta), _TINY) / jnp.maximum(enough, _TINY)
-        eager = jnp.max(jnp.where(growing, growth, 0.0)) / slow
-        far = jnp.log(jnp.maximum(falling, eager))
+        slow = jnp.maximum(_PATIENT * fastest, self.phase.slowest)
+        moving = jnp.max(jnp.where(restless, jnp.abs(growth), 0.0)) / slow
+        # if no dormant unit is worth waiting for, the active ones go on until their drive is spent
+        drive = jnp.where(self.active, drives(self.problem, theta, push) / self.phase.spent, 0.0)
+        far = jnp.where(fastest > self.phase.slowest, jnp.maximum(falling, moving), jnp.max(drive))
+        far = jnp.log(jnp.maximum(far, _TINY))
         return jnp.where(self.phase.active_move, far, jnp.inf)
 
     def margin(self, y: Parameters) -> Float[Array, ""]:

@@ -261,11 +261,6 @@ def _regression(start: Start) -> Regression:
         )
     if not 0 < start.scale < 1:
         raise InputError(f"The scale (alpha) must be a positive number below 1; got {start.scale}.")
-    if start.given is not None:
-        raise InputError(
-            "The closed form starts from (u, v) = (sqrt(2) alpha, 0); use method 'numeric' for a "
-            "start of your own."
-        )
     return regression
 
 
@@ -298,6 +293,11 @@ def _in_the_limit(start: Start) -> Outcome:
 def _outcome(
     start: Start, regression: Regression, found: tuple[list[Jump], str], eta: float
 ) -> Outcome:
+    if start.given is not None:
+        raise InputError(
+            "The closed form starts from (u, v) = (sqrt(2) alpha, 0); use method 'numeric' for a "
+            "start of your own."
+        )
     jumps, stopped = found
     units = start.problem.units
     assert isinstance(units, Diagonal)
