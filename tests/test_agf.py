@@ -234,3 +234,37 @@ def test_the_reason_for_the_end_is_told(small_regression):
         sw.tasks.in_context_regression([4, 2, 1], 16), sw.units.LinearAttention(4), 1e-4
     )
     assert attention.stopped == "no utility left"
+
+
+def test_alignment_at_once_gives_the_bounds_of_eq_17():
+    """Attention: the first head to wake is the largest one at full utility (Eq 58 with its -1)."""
+    task, units = sw.tasks.in_context_regression([4, 2, 1], 16), sw.units.LinearAttention(4)
+    stairs = sw.predict(task, units, 1e-4, 0, method="instant-alignment")
+    with sw.float64():
+        start = np.asarray(Problem(task, units).initialize(1e-4, 0))
+    largest = np.linalg.norm(start, axis=1).max()
+    bound = (1 / largest - 1) * np.sqrt(3) / (16 * 4.0**2)
+    real = sw.predict(task, units, 1e-4, 0, method="algorithm-1")
+    assert stairs.jump_times[0] == pytest.approx(bound, rel=1e-6)
+    assert stairs.jump_times[0] < real.jump_times[0]
+    assert stairs.loss_levels == pytest.approx(real.loss_levels, rel=1e-6)
+
+
+def test_alignment_at_once_is_the_limit_for_degree_two():
+    """Diagonal networks: |g| per coordinate, so norm 1 is reached after -log(sqrt2 alpha)/|g|."""
+    task = design(0)
+    x, y = np.asarray(task.x), np.asarray(task.y)[:, 0]
+    strongest = np.abs(x.T @ y / len(y)).max()
+    stairs = sw.predict(task, DIAGONAL, 1e-6, method="instant-alignment")
+    expected = -np.log(np.sqrt(2) * 1e-6) / strongest
+    assert stairs.jump_times[0] == pytest.approx(expected, rel=1e-6)
+
+
+def test_accelerated_time_in_units_of_the_mean_threshold():
+    task, units = sw.tasks.in_context_regression([4, 2, 1], 16), sw.units.LinearAttention(4)
+    with sw.float64():
+        norm = np.linalg.norm(np.asarray(Problem(task, units).initialize(1e-4, 0)), axis=1)
+    stairs = sw.predict(task, units, 1e-4, 0, method="closed", eta="mean")
+    assert stairs.eta == pytest.approx(np.mean(1 / norm - 1), rel=1e-12)
+    with pytest.raises(sw.InputError, match="'norm' or 'mean'"):
+        sw.predict(task, units, 1e-4, 0, method="closed", eta="other")

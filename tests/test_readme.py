@@ -13,7 +13,7 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
     names: dict = {}
     for block in blocks:
         exec(compile(block, "README.md", "exec"), names)
-    assert "order of units as predicted" in capsys.readouterr().out
+    assert "order as predicted" in capsys.readouterr().out
     assert (tmp_path / "staircase.png").stat().st_size > 5000
 
 

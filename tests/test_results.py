@@ -159,7 +159,7 @@ def test_pictures(agreement, tmp_path):
 
 
 def test_tables_name_what_they_show(agreement):
-    assert "order of units as predicted" in str(agreement)
+    assert "order as predicted" in str(agreement)
     assert "no dormant units" in str(agreement.predicted)
     assert "converged" in str(agreement.observed)
     assert "Theorem C.4" in agreement.predicted.citation()

@@ -19,7 +19,7 @@ from saddlewalk import store, text
 from saddlewalk.diagnose import loss_curve, observed_stages
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
-from saddlewalk.staircase import Stage, Staircase
+from saddlewalk.staircase import Stage, Staircase, mode_name
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,7 +42,7 @@ class Agreement:
     jump_times: tuple[float, ...]
     """Simulated time of each predicted jump; NaN where the simulation did not get that far."""
     loss_levels: tuple[float, ...]
-    """Simulated level after each predicted jump."""
+    """Simulated level after each predicted jump; NaN where there is no plateau."""
     order: bool
     """Whether the predicted units turned on in the predicted order, in the stages reached."""
 
@@ -121,23 +121,39 @@ class Agreement:
         return compare(stairs, observed)
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
-        """Prediction over simulation; a path saves the picture, an axis draws into it."""
+        """Prediction over simulation; a path saves the picture, an axis draws into it.
+
+        Where the task has modes, a second panel shows how much of each the network holds.
+        """
         from saddlewalk import draw
 
-        with draw.canvas(target) as axes:
-            last = max([*self.predicted.jump_times, *_known(self.jump_times)], default=0.0)
-            end = min(float(self.observed.time[-1]), 1.25 * last) if last else None
-            draw.loss_curve(
-                axes, self.observed.time, self.observed.loss, label=self.observed.method
-            )
-            draw.staircase(axes, self.predicted, end=end)
-            axes.set_xlim(0.0, end)
-            if last:
-                known = [*self.predicted.jump_times, *_known(self.jump_times)]
-                draw.stretch(axes, known, self.predicted.loss_levels)
-            axes.set_title(f"{self.predicted.setting}, scale {self.predicted.scale:g}")
-            axes.legend()
+        modes = self.observed.info.get("modes")
+        if modes is None or not (target is None or isinstance(target, str | Path)):
+            with draw.canvas(target) as axes:
+                self._draw_losses(axes)
+            return axes
+        with draw.two_panels(target) as (axes, lower):
+            self._draw_losses(axes)
+            axes.set_xlabel("")
+            data = self.observed.data
+            names = [mode_name(mode) or "" for mode in modes]
+            draw.strengths(lower, data["saved"].values, data["strength"].values, names)
+            for stage in self.predicted.stages:
+                lower.axvline(stage.time, color=draw.PREDICTED, linestyle="--", linewidth=0.7)
         return axes
+
+    def _draw_losses(self, axes: "Axes") -> None:
+        from saddlewalk import draw
+
+        known = [*self.predicted.jump_times, *_known(self.jump_times)]
+        end = min(float(self.observed.time[-1]), 1.25 * max(known)) if known else None
+        draw.loss_curve(axes, self.observed.time, self.observed.loss, label=self.observed.method)
+        draw.staircase(axes, self.predicted, end=end)
+        axes.set_xlim(0.0, end)
+        if known:
+            draw.stretch(axes, known, self.predicted.loss_levels)
+        axes.set_title(f"{self.predicted.setting}, scale {self.predicted.scale:g}")
+        axes.legend()
 
     def _order_in_words(self) -> str:
         if self.stages_reached == 0:
@@ -153,7 +169,7 @@ class Agreement:
             "loss after",
             "simulated",
             "error",
-            "unit",
+            "learned",
         ]
         rows = []
         for k, stage in enumerate(self.predicted.stages):
@@ -166,14 +182,14 @@ class Agreement:
                     text.number(stage.loss),
                     text.number(self.loss_levels[k]),
                     text.percent(self.level_error[k]),
-                    " ".join(map(str, stage.units)),
+                    stage.learned,
                 ]
             )
         errors = _known(self.time_error)
         title = f"{self.predicted.setting}: predicted ({self.predicted.method}) and simulated"
         lines = [
             text.table(f"{title}, scale {self.predicted.scale:g}", columns, rows),
-            f"order of units {self._order_in_words()}; "
+            f"order {self._order_in_words()}; "
             f"{len(self.predicted.stages)} stages predicted, "
             f"{len(self.stages_observed)} found in the curve alone",
         ]
@@ -201,31 +217,46 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
             f"The prediction is for scale {stairs.scale:g}, the simulation for {path.info['scale']:g}."
         )
     curve = loss_curve(path)
-    times, points = measure_stages(curve, stairs.loss_levels)
+    times, points, levels = measure_stages(curve, stairs.loss_levels)
     missing = (math.nan,) * (len(stairs.stages) - len(points))
     return Agreement(
         predicted=stairs,
         observed=path,
         stages_observed=observed_stages(path),
         jump_times=(*times, *missing),
-        loss_levels=(*(float(curve.loss[k]) for k in points), *missing),
+        loss_levels=(*levels, *missing),
         order=_modes_in_order(stairs, path, len(points))
         if "modes" in path.info
         else _units_in_order(stairs, path, points),
     )
 
 
-def measure_stages(curve: "LossCurve", levels: list[float]) -> tuple[list[float], list[int]]:
-    """Times of the jumps between these levels, and a point on the plateau after each.
+def measure_stages(
+    curve: "LossCurve", levels: list[float]
+) -> tuple[list[float], list[int], list[float]]:
+    """Times of the jumps between these levels, a point on the plateau after each, and its level.
 
-    Jumps that the curve does not reach have no point; their times are left out.
+    Jumps that the curve does not reach have no point; their times are left out. Where the curve
+    slides from one jump into the next there is no plateau to measure: the level is NaN, and the
+    jump is timed with the level that was expected.
     """
     guess = _crossings(curve, levels)
     reached = next((k for k, time in enumerate(guess) if math.isnan(time)), len(guess))
     ends = [*guess[1:reached], float(curve.time[-1])][:reached]
-    points = [curve.flattest(a, b) for a, b in zip(guess[:reached], ends, strict=True)]
-    seen = [float(curve.loss[0]), *(float(curve.loss[k]) for k in points)]
-    return _crossings(curve, seen), points
+    windows = list(zip(guess[:reached], ends, strict=True))
+    points = [curve.flattest(a, b) for a, b in windows]
+    seen = [
+        float(curve.loss[k]) if _is_plateau(curve, k, window) else math.nan
+        for k, window in zip(points, windows, strict=True)
+    ]
+    filled = [e if math.isnan(s) else s for s, e in zip(seen, levels[1:], strict=False)]
+    return _crossings(curve, [float(curve.loss[0]), *filled]), points, seen
+
+
+def _is_plateau(curve: "LossCurve", point: int, window: tuple[float, float]) -> bool:
+    """Whether the flattest point of a window lies inside it, or at the end of the whole curve."""
+    first, last = (int(np.searchsorted(curve.time, t)) for t in window)
+    return first < point < min(last, len(curve.time)) - 1 or point >= len(curve.time) - 2
 
 
 def _crossings(curve: "LossCurve", levels: list[float]) -> list[float]:

@@ -37,14 +37,33 @@ def styled() -> Iterator[None]:
         yield
 
 
-def new_figure(rows: int = 1, columns: int = 1, width: float = 7.0, height: float = 4.2) -> Any:
+def new_figure(
+    rows: int = 1, columns: int = 1, width: float = 7.0, height: float = 4.2, **layout: Any
+) -> Any:
     """A figure and its axes, made without a global backend or state."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
-    return figure, figure.subplots(rows, columns)
+    return figure, figure.subplots(rows, columns, **layout)
+
+
+@contextmanager
+def two_panels(target: "str | Path | None") -> Iterator[tuple["Axes", "Axes"]]:
+    """Two axes above each other that share their times; saved to a path at the end."""
+    with styled():
+        figure, (upper, lower) = new_figure(
+            2, 1, height=6.4, sharex=True, gridspec_kw={"height_ratios": [3, 2]}
+        )
+        yield upper, lower
+        save(figure, target)
+
+
+def save(figure: Any, target: "str | Path | None") -> None:
+    """Write a figure where there is a path to write it to."""
+    if target is not None:
+        figure.savefig(target, metadata={"Date": None} if str(target).endswith("svg") else None)
 
 
 @contextmanager
@@ -56,27 +75,31 @@ def canvas(target: "str | Path | Axes | None" = None) -> Iterator["Axes"]:
     with styled():
         figure, axes = new_figure()
         yield axes
-        if target is not None:
-            figure.savefig(target, metadata={"Date": None} if str(target).endswith("svg") else None)
+        save(figure, target)
 
 
 def staircase(axes: "Axes", stairs: Any, end: float | None = None, **line: Any) -> None:
-    """The predicted loss as a step function, with the units that turn on at each jump."""
+    """The predicted loss, as a curve or as a step function, with what turns on at each jump."""
     levels = stairs.loss_levels
     last = end if end is not None else 1.25 * max(stairs.jump_times, default=0.8)
     shown = [stage for stage in stairs.stages if stage.time <= last]
     options = {"color": PREDICTED, "linewidth": 1.6, "linestyle": "--", "zorder": 3}
-    axes.step(
-        [0.0, *(stage.time for stage in shown), last],
-        [*levels[: len(shown) + 1], levels[len(shown)]],
-        where="post",
-        **{"label": f"predicted ({stairs.method})", **options, **line},
-    )
+    look = {"label": f"predicted ({stairs.method})", **options, **line}
+    if stairs.curve is not None:
+        time, loss = stairs.curve
+        axes.plot([*time, max(last, time[-1])], [*loss, loss[-1]], **look)
+    else:
+        steps = [0.0, *(stage.time for stage in shown), last]
+        axes.step(steps, [*levels[: len(shown) + 1], levels[len(shown)]], where="post", **look)
     named = shown if len(shown) <= _MOST_LABELS else []
-    for stage, before in zip(named, levels, strict=False):
+    before = ""
+    for stage, level in zip(named, levels, strict=False):
+        if stage.learned == before:
+            continue  # a feature that grows in several steps is named at the first
+        before = stage.learned
         axes.annotate(
-            "unit " * (stage is shown[0]) + "+".join(map(str, stage.units)),
-            (stage.time, before),
+            before,
+            (stage.time, level),
             xytext=(2, 3),
             textcoords="offset points",
             color=PREDICTED,
@@ -84,6 +107,16 @@ def staircase(axes: "Axes", stairs: Any, end: float | None = None, **line: Any) 
             annotation_clip=True,
         )
     loss_axes(axes, levels)
+
+
+def strengths(axes: "Axes", time: Any, strength: Any, names: list[str]) -> None:
+    """How much of each mode the network holds, along time."""
+    for k, name in enumerate(names[:_MOST_LABELS]):
+        axes.plot(time, strength[:, k], label=name, linewidth=1.6)
+    axes.axhline(1.0, color="0.6", linewidth=0.8)
+    axes.set_ylabel("part learned")
+    axes.set_xlabel("time (learning rate 1)")
+    axes.legend(fontsize=8, ncols=1 + len(names) // 6)
 
 
 def loss_curve(axes: "Axes", time: Any, loss: Any, **line: Any) -> None:

@@ -37,6 +37,12 @@ class Stage:
     dormant: tuple[int, ...] = ()
     """Units that left the active set in this jump (appendix B.3)."""
 
+    @property
+    def learned(self) -> str:
+        """In two words: the mode of the task, or the units that turned on."""
+        units = " ".join(["unit", "+".join(map(str, self.units))]) if self.units else ""
+        return mode_name(self.feature) or units
+
     def to_json(self) -> dict[str, Any]:
         """The stage with the field names of the machine-readable output."""
         return {
@@ -215,6 +221,15 @@ def describe(feature: dict[str, Any]) -> str:
     """A feature in a few words: `coordinate 3 (+)`."""
     rest = [_short(k, v) for k, v in feature.items() if k != "kind"]
     return " ".join([str(feature.get("kind", "")), *rest]).strip()
+
+
+_MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component": "component"}
+
+
+def mode_name(feature: dict[str, Any]) -> str | None:
+    """A mode of the task in two words; `None` for features that belong to single units."""
+    word = _MODES.get(feature.get("kind", ""))
+    return word and f"{word} {feature.get('frequency', feature.get('index'))}"
 
 
 def _short(name: str, value: Any) -> str:

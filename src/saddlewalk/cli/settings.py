@@ -109,7 +109,7 @@ def _spectrum(text: str) -> dict[int, complex]:
         ) from error
 
 
-_ANY = ("auto", "numeric", "algorithm-1")
+_ANY = ("auto", "numeric", "algorithm-1", "instant-alignment")
 _MADE_TARGET = {"samples": 200, "dim": 8, "outputs": 3, "features": 3, "noise": 0.0, "data_seed": 0}
 
 SETTINGS = {

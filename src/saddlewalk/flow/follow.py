@@ -19,6 +19,8 @@ _PATIENCE = 20_000
 _TOLERANCE = {"explicit": 1e-8, "implicit": 1e-8, "stabilised": 1e-6}
 """Error of a step; the stabilised method is of order 2, and would take ten times the steps at 1e-8."""
 _KINKED_TOLERANCE = 1e-4
+_STILL = 1e-13
+"""A drive this small, relatively, is rounding: nothing moves, whatever is left to learn."""
 
 
 class Follower:
@@ -38,6 +40,7 @@ class Follower:
         self.smooth, self.degree = problem.units.smooth, problem.degree
         self.convergence = convergence
         self.largest_drive = np.asarray(first.drive)
+        self.first_opportunity = float(first.opportunity)
         self.steps = self.evaluations = 0
         self.time = 0.0
         recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], first))
@@ -95,7 +98,9 @@ class Follower:
         self.largest_drive = np.maximum(self.largest_drive, saved.drive.max(axis=0))
         enough = self.convergence * self.largest_drive
         if self.smooth:
-            calm = np.flatnonzero((saved.drive <= enough).all(axis=1))
+            taken = saved.opportunity <= self.convergence * self.first_opportunity
+            still = (saved.drive <= _STILL * self.largest_drive).all(axis=1)
+            calm = np.flatnonzero((saved.drive <= enough).all(axis=1) & (taken | still))
             return int(calm[0]) if len(calm) else None
         way = np.linalg.norm(saved.parameters[-1] - saved.parameters[0], axis=1)
         norm = np.maximum(saved.unit_norm[-1], 1e-300)

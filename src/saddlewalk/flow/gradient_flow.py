@@ -26,6 +26,8 @@ class Snapshot(NamedTuple):
     """Second derivative of the loss in time: the curve between two steps is known to fifth order."""
     drive: Float[Array, " width"]
     """Velocity of each unit over its norm to the power kappa - 1: its utility left, scale-free."""
+    opportunity: Float[Array, ""]
+    """Drive that a new unit would find: for units whose own drive cannot tell a saddle from a minimum."""
     unit_norm: Float[Array, " width"]
     unit_growth: Float[Array, " width"]
     """Rate of the logarithm of the norm."""
@@ -54,11 +56,21 @@ def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
         loss_rate=jnp.sum(gradient * velocity),
         loss_curvature=curvature,
         drive=drives(problem, theta, velocity),
+        opportunity=_opportunity(problem, theta),
         unit_norm=norms(theta)[:, 0],
         unit_growth=growth_rates(theta, velocity),
         unit_output=jax.vmap(problem.task.length)(problem.features(theta)),
         parameters=theta,
     )
+
+
+def _opportunity(problem: Problem, theta: Parameters) -> Float[Array, ""]:
+    """All linear neurons are active after the first jump, and rest at a saddle as at a minimum; what
+    is left to learn shows in the drive of units that point anywhere."""
+    if not problem.units.rotatable:
+        return jnp.zeros(())
+    probes = jax.random.normal(jax.random.key(0), theta.shape, dtype=theta.dtype)
+    return jnp.max(drives(problem, probes, problem.climb(probes, problem.residual(theta))))
 
 
 class GradientFlow(AbstractMotion):

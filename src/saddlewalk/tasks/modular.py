@@ -63,7 +63,7 @@ class ModularAddition(Samples):
             alone = np.zeros_like(transform)
             alone[:, k] = transform[:, k]
             parts.append(np.fft.irfft(alone, n=self.p, axis=1))
-            phase = float(np.angle(np.fft.rfft(np.asarray(self.encoding))[k]))
+            phase = round(float(np.angle(np.fft.rfft(np.asarray(self.encoding))[k])), 12)
             names.append({"kind": "fourier", "frequency": k, "phase": phase})
         return Modes(tuple(names), np.stack(parts))
 

@@ -9,10 +9,13 @@ which they woke, with accumulated utility :math:`c_i/\eta` (appendix B.3).
 growing, and may wake before it is over. Here a unit wakes well before it is felt, and transitions
 run in real time. Only plateaus are skipped over: there active units rest and the residual is
 frozen, so the cost does not depend on how long they last.
+
+**Aligned at once** (`instant-alignment`). Algorithm 1 in which dormant units need no time to find the
+maximum of their utility.
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import equinox as eqx
@@ -24,9 +27,10 @@ from saddlewalk import ode
 from saddlewalk.curve import LossCurve
 from saddlewalk.motion import drives, signs
 from saddlewalk.plateaus import find_jumps, turned_on
-from saddlewalk.problem import Parameters, ParametersLike, Problem
-from saddlewalk.staircase import Stage
-from saddlewalk.theory.alternation import Alternation, Margins, Phase, View
+from saddlewalk.problem import Parameters, ParametersLike, Problem, norms
+from saddlewalk.staircase import Assumption, Stage
+from saddlewalk.tasks.base import AbstractPoints
+from saddlewalk.theory.alternation import Alignment, Alternation, Margins, Phase, View
 from saddlewalk.theory.base import Outcome, Start
 from saddlewalk.theory.naming import name_feature
 
@@ -49,6 +53,8 @@ _KINKED_TOLERANCE = 1e-4
 _PATIENCE = 256
 """Explicit steps after which a transition counts as stiff."""
 _MOST_STEPS = 100_000
+_ALIGNED = 1e-7
+"""Part of a gradient that may still turn a unit that counts as aligned."""
 _AT_EVENT = 1e-6
 _SMALL = 3000
 """Parameters up to which the network is remembered at every step."""
@@ -76,8 +82,11 @@ class Moment:
 class Walk:
     """The state of the algorithm between two events, and the loss curve behind it."""
 
-    def __init__(self, problem: Problem, theta: Parameters, *, real_time: bool) -> None:
+    def __init__(
+        self, problem: Problem, theta: Parameters, *, real_time: bool, aligned: bool = False
+    ) -> None:
         self.problem, self.theta, self.real_time = problem, theta, real_time
+        self.aligned = aligned
         self.active = np.zeros(problem.width, dtype=bool)
         self.woke_as = theta
         self.time = 0.0
@@ -86,6 +95,8 @@ class Walk:
         residual = eqx.filter_jit(lambda p, th: p.residual(0 * th))(problem, theta)
         push = eqx.filter_jit(lambda p, th, r: p.climb(th, r))(problem, theta, residual)
         self.largest_drive = np.asarray(drives(problem, theta, push))
+        if problem.units.rotatable:  # units will be mixed: they have no past of their own
+            self.largest_drive = np.full(problem.width, self.largest_drive.max())
         self.level = float(eqx.filter_jit(lambda p, th: p.loss(0 * th))(problem, theta))
         self._curve: list[np.ndarray] = [np.array([[0.0, self.level, 0.0, 0.0]])]
         self._points = 1
@@ -106,6 +117,10 @@ class Walk:
 
     def _cross_plateau(self) -> str:
         """Dormant units climb with the residual frozen until the first wakes."""
+        if self.problem.units.rotatable:
+            self._mix_dormant()
+        if self.aligned:
+            self._align_dormant()
         flow = self._flow(plateau=True)
         if self._no_utility_left(np.asarray(_drives_of(flow, self.theta))):
             return "no utility left"
@@ -175,6 +190,35 @@ class Walk:
             phase,
         )
 
+    def _mix_dormant(self) -> None:
+        """Turn the dormant units so that each carries a feature; nothing else changes."""
+        task = self.problem.task
+        assert isinstance(task, AbstractPoints)
+        residual = _residual(self.problem, self.moments[-1].alone)
+        theta = np.array(self.theta)
+        theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
+        self.theta = jnp.asarray(theta)
+
+    def _align_dormant(self) -> None:
+        """Turn every dormant unit, at its norm, to the maximum of utility that it climbs to."""
+        dormant, norm = jnp.asarray(~self.active)[:, None], norms(self.theta)
+        residual = _residual(self.problem, self.moments[-1].alone)
+        flow = Alignment(self.problem, jnp.ones(()), None, residual, norm)
+        pieces = ode.integrate(
+            flow,
+            self.theta / norm,
+            kind="explicit",
+            rtol=self._tolerance(_PLATEAU_TOLERANCE),
+            times=np.zeros(0),
+            max_steps=_MOST_STEPS,
+        )
+        for piece in pieces:
+            turning = np.where(self.active, 0.0, piece.saved[-1])
+            if turning.max() <= _ALIGNED or piece.stalled:
+                break
+        direction = jnp.asarray(piece.end) / norms(jnp.asarray(piece.end))
+        self.theta = jnp.where(dormant, norm * direction, self.theta)
+
     def _integrate(self, flow: Alternation, kind: str, rtol: float, most: int = _MOST_STEPS) -> Any:
         """Advance `theta` and the clock piece by piece, and keep the loss curve."""
         origin = self.time
@@ -190,7 +234,8 @@ class Walk:
             slopes = (view.rate, view.curvature) if runs else (0 * view.rate, 0 * view.rate)
             self.time = float(time[-1])
             self._keep(np.stack([time, view.loss, *slopes], axis=1), view)
-            self.largest_drive = np.maximum(self.largest_drive, view.drive.max(axis=0))
+            if not self.problem.units.rotatable:
+                self.largest_drive = np.maximum(self.largest_drive, view.drive.max(axis=0))
             yield piece
 
     def _margins(self, flow: Alternation) -> Margins:
@@ -262,14 +307,43 @@ def algorithm_1(start: Start) -> Outcome:
     return _outcome(start, Walk(start.problem, start.theta, real_time=False))
 
 
+def instantly_aligned(start: Start) -> Outcome:
+    """Algorithm 1 with dormant units aligned at once: its limit for degree 2 (appendix B.4), and above
+    the lower bounds of Eq 17, each jump's wait counted from the jump before."""
+    walk = Walk(start.problem, start.theta, real_time=False, aligned=True)
+    outcome = _outcome(start, walk)
+    bound = start.problem.degree > 2
+    note = Assumption(
+        "dormant units align at once",
+        not bound,
+        float(start.problem.degree),
+        "kappa = 2 and a vanishing scale; above 2 each wait is a lower bound (Eq 17)",
+    )
+    return replace(outcome, assumptions=(*outcome.assumptions, note))
+
+
 def _outcome(start: Start, walk: Walk) -> Outcome:
     stopped = walk.run()
     curve = walk.curve
     return Outcome(
         stages=_stages(walk, curve),
         stopped=stopped,
+        assumptions=(_separate(walk, curve),),
         curve=(curve.time, curve.loss),
         initial_loss=float(curve.loss[0]),
+    )
+
+
+def _separate(walk: Walk, curve: LossCurve) -> Assumption:
+    """Fig 7: in wide networks units wake before the last ones have come to rest."""
+    landings = _landings(walk, curve)[1:]
+    early = sum(row not in walk.rests for row in landings[:-1])
+    part = early / len(landings) if landings else 0.0
+    return Assumption(
+        "separate transitions: part of the stages cut short by the next one",
+        early == 0,
+        part,
+        "0 for a staircase; towards 1 it is a slide, which only real time follows",
     )
 
 
@@ -278,7 +352,7 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
     stages = []
     for a, b in itertools.pairwise(_landings(walk, curve)):
         before, after = _moment(walk, a), _moment(walk, b)
-        on, off = _changed(before, after)
+        on, off = _changed(before, after, walk.problem.units.rotatable)
         middle = 0.5 * (curve.loss[a] + curve.loss[b])
         stages.append(
             Stage(
@@ -292,9 +366,11 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
     return tuple(stages)
 
 
-def _changed(before: Moment, after: Moment) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _changed(before: Moment, after: Moment, mixed: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Units that turned on and off between two plateaus."""
     was, now = (np.where(m.active, m.output, 0.0) for m in (before, after))
+    if mixed:
+        return (), ()  # a basis vector is no neuron
     return turned_on(was, now), tuple(map(int, np.flatnonzero(before.active & ~after.active)))
 
 

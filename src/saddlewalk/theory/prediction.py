@@ -4,21 +4,34 @@ import math
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
 from saddlewalk.staircase import Assumption, Staircase, acceleration
 from saddlewalk.tasks import AbstractTask
-from saddlewalk.theory.agf import algorithm_1, in_real_time
+from saddlewalk.theory.agf import algorithm_1, in_real_time, instantly_aligned
 from saddlewalk.theory.attention import AttentionTheory
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
+from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.diagonal import DiagonalTheory
+from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
 from saddlewalk.units import AbstractUnits
 
-NUMERIC: dict[str, Method] = {"numeric": in_real_time, "algorithm-1": algorithm_1}
+NUMERIC: dict[str, Method] = {
+    "numeric": in_real_time,
+    "algorithm-1": algorithm_1,
+    "instant-alignment": instantly_aligned,
+}
 """Methods that every sum of units has."""
-THEORIES: tuple[AbstractTheory, ...] = (DiagonalTheory(), AttentionTheory(), ModularTheory())
+THEORIES: tuple[AbstractTheory, ...] = (
+    DiagonalTheory(),
+    LinearTheory(),
+    AttentionTheory(),
+    ModularTheory(),
+)
 """Settings with closed forms."""
 _REFERENCE = "kunin2025agf: Alternating Gradient Flows, section 2, Algorithm 1, appendix B"
 
@@ -35,6 +48,7 @@ def predict(
     penalty: AbstractLoss | None = None,
     start: Any = None,
     adaptive: bool = False,
+    eta: str = "norm",
 ) -> Staircase:
     """Predict what is learned, in which order, when, and the loss between.
 
@@ -44,13 +58,18 @@ def predict(
     scale : initialisation scale alpha.
     seed : seed of the initialisation, the same as in `train`.
     method : "numeric" (AGF in real time, for any units), "algorithm-1" (AGF as printed, for any
-        units), "closed" (the theorem's formulas at this scale), "limit" (scale to zero), or "auto":
-        the closed form where its hypotheses hold, else "numeric".
+        units), "instant-alignment" (the same with dormant units aligned at once: the limit for degree
+        2, the lower bounds of Eq 17 above), "closed" (the theorem's formulas at this scale), "limit"
+        (scale to zero), or "auto": the closed form where its hypotheses hold, else "numeric".
     rates : learning rate of each layer by name, as in `train`.
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
+    eta : what accelerated time is measured in: "norm" (that of a unit of mean size at the start, Eq
+        20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
     """
+    if eta not in ("norm", "mean"):
+        raise InputError(f"eta must be 'norm' or 'mean'; got '{eta}'.")
     problem = Problem(task, units, penalty, rates, adaptive=adaptive)
     origin = Start(problem, scale, seed, start)
     theory = next((t for t in THEORIES if not adaptive and t.covers(problem)), None)
@@ -67,7 +86,14 @@ def predict(
         refuse_large_start(origin)
     outcome = methods[chosen](origin)
     audit = theory.audit(origin) if theory else _general_audit(origin)
+    if eta == "mean":
+        outcome = replace(outcome, eta=_mean_threshold(origin))
     return _staircase(origin, chosen, outcome, audit, theory)
+
+
+def _mean_threshold(start: Start) -> float:
+    """The mean of c_i (Eq 3) over the units: the paper's learning rate."""
+    return float(np.mean(utility_to_reach(start.norms, start.problem.degree)))
 
 
 def _staircase(

@@ -45,6 +45,9 @@ class AbstractUnits(eqx.Module):
     shares_features: ClassVar[bool] = False
     """Whether several units carry a feature together, so that the task's modes name it."""
 
+    rotatable: ClassVar[bool] = False
+    """Whether orthogonal mixtures of units are units of the same network: then `mix` chooses some."""
+
     multiplicative: ClassVar[bool] = False
     """Whether each parameter moves in proportion to itself, so that its sign never changes.
 
@@ -90,6 +93,12 @@ class AbstractUnits(eqx.Module):
         size = float(np.linalg.norm(first))
         vector = first / size if size > 0 else first
         return {"kind": "direction", "vector": vector.tolist()}
+
+    def mix(
+        self, theta: Float[np.ndarray, "some size"], x: Any, residual: Any
+    ) -> Float[np.ndarray, "some size"]:
+        """For rotatable units: the mixture in which features are apart, for data and a residual."""
+        raise NotImplementedError(f"{type(self).__name__} units cannot be mixed.")
 
     def combine(self, weights: Weights, x: Array) -> Array:
         """Sum of all units on one input; `weights` have a leading axis for the units.

@@ -1,12 +1,13 @@
 r""":math:`f_i(x; w_i, a_i) = a_i\, \sigma(w_i^\top x)`: neurons of a two-layer network (section 2)."""
 
 from collections.abc import Callable
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+import numpy as np
+from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.units.base import AbstractUnits, Shapes, Weights
@@ -55,6 +56,28 @@ class Dense(AbstractUnits):
     def shares_features(self) -> bool:  # type: ignore[override]
         """Linear neurons can be rotated into each other: a singular mode belongs to all of them."""
         return self.activation == "linear"
+
+    @property
+    def rotatable(self) -> bool:  # type: ignore[override]
+        """Linear neurons: `A W` does not change when the hidden space is turned."""
+        return self.activation == "linear"
+
+    def mix(
+        self, theta: Float[np.ndarray, "some size"], x: Any, residual: Any
+    ) -> Float[np.ndarray, "some size"]:
+        r"""Basis vectors instead of neurons (appendix D): one carries the mode that grows fastest.
+
+        With the residual frozen, :math:`[W^\top; A]` grows along :math:`q_k = [v_k; u_k]`, the singular
+        vectors of :math:`G = E\, r x^\top`. The first basis vector is turned to hold all of the first
+        growing mode, the second all that is left of the second, and so on: a QR decomposition.
+        """
+        cross = np.asarray(residual).T @ np.asarray(x)
+        left, _, right = np.linalg.svd(cross, full_matrices=False)
+        growing = np.concatenate([right, left.T], axis=1)
+        amplitudes = theta @ growing.T
+        largest = np.abs(amplitudes).max(axis=0)
+        turned, _ = np.linalg.qr(amplitudes / np.where(largest > 0, largest, 1.0), mode="complete")
+        return turned.T @ theta
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Input weights w, then output weights a."""

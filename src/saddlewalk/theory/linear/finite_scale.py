@@ -1,0 +1,290 @@
+r"""The loss curve at finite scale, from the actual start.
+
+Where no two modes meet, the whole curve is one formula, the matrix logistic function. Where they do,
+plateaus are closed, and jumps go by a few steps, in each of which one layer follows its flow
+exactly while the other is frozen.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.interpolate import CubicHermiteSpline
+from scipy.signal import find_peaks
+
+from saddlewalk.theory.linear.limit import Event, events_of
+from saddlewalk.theory.linear.maps import (
+    Covariances,
+    Layers,
+    Matrix,
+    Vector,
+    descend,
+    fastest_rate,
+    grow,
+    loss_slope,
+)
+
+_STEP = 0.3
+"""Length of a step within a jump, in e-folds of the fastest growth."""
+_REACTION = 3e-3
+"""A dormant direction turns active when it would change the gradient by this part."""
+_REST = 1e-6
+"""Active directions rest when this part of the loss is left above the minimum of their rank."""
+_FAR = 14.0
+"""E-folds before its turn from which a dormant direction must be kept apart from faster ones."""
+_SETTLED = 1e-4
+"""A curve ends when this part of its last step down is left."""
+_MOST_STEPS = 20_000
+_AROUND = np.linspace(-6.0, 8.0, 12)
+"""Where a jump is looked at, in e-folds of the strength of its mode."""
+_AT_ONCE = 1e-3
+"""The start of a curve, in e-folds."""
+_DEEP = 18.0
+"""Saturation beyond this many e-folds makes no difference."""
+_UNSEEN = -7.0
+"""Modes this many e-folds before their saturation make no difference."""
+_FINE = 16
+"""Points of a curve within one step."""
+_PROMINENCE = 1.0
+"""A curve rests where it is flatter than on both sides by this many e-folds."""
+_APART = 0.05
+"""Levels differ if they do so by this part of the difference between those beside them."""
+
+
+class Curve(NamedTuple):
+    """A loss curve with its slope."""
+
+    time: Float[np.ndarray, " time"]
+    loss: Float[np.ndarray, " time"]
+    rate: Float[np.ndarray, " time"]
+
+
+class Strangers(NamedTuple):
+    """Modes that never meet, and where they start in the hidden space."""
+
+    sigma: Vector
+    variances: Vector
+    """Variance of the input of each mode."""
+    seeds: Float[np.ndarray, "modes width"]
+    """Amplitudes at the start, in units of their size at rest."""
+
+    @classmethod
+    def of(cls, covariances: Covariances, layers: Layers) -> "Strangers":
+        """The modes of Sigma_yx, where they are uncorrelated."""
+        left, sigma, right = covariances.singular
+        variances = covariances.variances @ right**2
+        amplitudes = (layers.w @ right + layers.a.T @ left).T / math.sqrt(2)
+        return cls(sigma, variances, amplitudes / np.sqrt(2 * sigma / variances)[:, None])
+
+    @property
+    def rest(self) -> Vector:
+        """Strength of each mode when it is learned: sigma / lambda."""
+        return self.sigma / self.variances
+
+    def only(self, which: np.ndarray) -> "Strangers":
+        """Some of the modes."""
+        return Strangers(*(part[which] for part in self))
+
+
+def logistic_map(modes: Strangers, time: float) -> Float[np.ndarray, "modes modes"]:
+    r"""The matrix logistic function: :math:`U^\top \beta(t)\, V` of modes that never meet.
+
+    With seeds :math:`y_j`, rests :math:`s_j^*` and :math:`Y_j = y_j \sqrt{e^{2\sigma_j t} - 1}`,
+
+    .. math:: U^\top \beta V = D\, \big(1 - (1 + Y Y^\top)^{-1}\big)\, D, \qquad
+        D_j = \sqrt{s_j^* / (1 - e^{-2\sigma_j t})}.
+
+    For one mode this is the logistic function of Saxe et al.; for Sigma_xx = 1 it solves the Riccati
+    equation of balanced layers. A saturated mode projects its hidden direction out of all others.
+    For unequal variances it is exact in the limit and an excellent approximation before.
+    """
+    size = np.linalg.norm(modes.seeds, axis=1)
+    growth = 2 * modes.sigma * time
+    saturation = -np.expm1(-growth)
+    grown = np.exp(np.minimum(np.log(size) + 0.5 * (growth + np.log(saturation)), _DEEP))
+    rows = modes.seeds * (grown / size)[:, None]
+    # scaled to a diagonal of ones: modes have grown by very different factors
+    scale = np.sqrt(1 + grown**2)
+    one = np.eye(len(size))
+    inverse = np.linalg.inv((one + rows @ rows.T) / np.outer(scale, scale))
+    root = np.sqrt(modes.rest / saturation)
+    return np.outer(root, root) * (one - inverse / np.outer(scale, scale))
+
+
+def turns(modes: Strangers) -> tuple[list[int], list[float]]:
+    """Order and times in which modes come to rest, each taking a direction from the others."""
+    left, waiting = modes.seeds, np.ones(len(modes.sigma), dtype=bool)
+    order: list[int] = []
+    times: list[float] = []
+    for _ in range(min(left.shape)):
+        size = np.where(waiting, np.linalg.norm(left, axis=1), 1.0)
+        wait = np.where(waiting, -np.log(size) / modes.sigma, np.inf)
+        first = int(np.argmin(wait))
+        direction = left[first] / size[first]
+        left = left - np.outer(left @ direction, direction)
+        waiting[first] = False
+        order.append(first)
+        times.append(float(wait[first]))
+    return order, times
+
+
+def logistic_curve(covariances: Covariances, layers: Layers) -> tuple[Curve, list[Event]]:
+    """The loss of modes that never meet, and the order in which this start learns them."""
+    modes = Strangers.of(covariances, layers)
+    order, times = turns(modes)
+    explained = modes.sigma * modes.rest
+    when = np.full(len(explained), np.inf)
+    when[order] = times
+    events = events_of(when, explained)
+    unlearned = float(np.delete(explained, order).sum())
+    modes = modes.only(np.array(order))
+    grid = np.array(times)[:, None] + _AROUND / (2 * modes.sigma[:, None])
+    grid = np.unique(np.maximum(grid, _AT_ONCE / modes.sigma.max()))
+    loss, rate = np.array([_logistic_loss(modes, time) for time in grid.tolist()]).T
+    curve = Curve(grid, covariances.floor + 0.5 * unlearned + loss, rate)
+    return curve, [events[k] for k in order]
+
+
+def _logistic_loss(modes: Strangers, time: float) -> tuple[float, float]:
+    """Loss and slope; modes that have hardly begun to grow are left out."""
+    seen = np.log(np.linalg.norm(modes.seeds, axis=1)) + modes.sigma * time > _UNSEEN
+    unseen = 0.5 * float((modes.sigma * modes.rest)[~seen].sum())
+    modes = modes.only(seen)
+    strength = logistic_map(modes, time)
+    gap = np.diag(modes.rest) - strength
+    gradient = gap * modes.variances
+    # layers are balanced: A A^T and W^T W are the map itself
+    slope = np.sum(gradient * (strength @ gradient)) + np.sum(gradient.T * (strength @ gradient.T))
+    return unseen + 0.5 * float(np.sum(gap**2 * modes.variances)), -float(slope)
+
+
+def transition_curve(covariances: Covariances, layers: Layers) -> Curve:
+    """The loss where modes meet: closed plateaus, and steps layer by layer within jumps.
+
+    Dormant directions of the hidden space grow in the gradient that the active ones leave; the
+    largest turns active when its own effect on the gradient begins to show.
+    """
+    points = itertools.islice(_follow(covariances, layers), _MOST_STEPS)
+    return Curve(*np.array(list(points)).T)
+
+
+def _follow(covariances: Covariances, layers: Layers) -> Iterator[tuple[float, float, float]]:
+    """Time, loss and slope, until the last mode that has a unit is learned."""
+    explained = covariances.explained[1]
+    levels = 0.5 * np.append(np.cumsum(explained[::-1])[::-1], 0.0)
+    last = min(len(explained), len(layers.w))
+    dormant = grow(layers, covariances.cross, 0.0)
+    active, time = dormant.cut(0, 0), 0.0
+    while True:
+        gradient = covariances.gradient(active)
+        fastest = fastest_rate(gradient)
+        active, dormant = _recruit(covariances, active, dormant, gradient, fastest)
+        gap, gradient = covariances.gap(active), covariances.gradient(active)
+        loss = 0.5 * float(np.sum(gap**2))
+        yield time, covariances.floor + loss, loss_slope(active, gradient)
+        if loss - levels[last] < _SETTLED * 0.5 * explained[last - 1]:
+            return
+        # nothing grows faster than the gradient's top mode: so long does a plateau last at least
+        quiet = 0.5 * math.log(_REACTION / _reaction(covariances, dormant, fastest))
+        resting = loss - levels[min(len(active.w), last)] < _REST * loss and len(dormant.w) > 0
+        efolds = max(_STEP, quiet) if resting else _STEP
+        step = efolds / fastest
+        active = descend(covariances, active, step)
+        after = covariances.gradient(active)
+        # over a whole plateau the active directions relax at once
+        frozen = after if efolds > 1 else 0.5 * (gradient + after)
+        dormant = (grow if efolds > 1 or quiet > _FAR else _drift)(dormant, frozen, step)
+        time += step
+
+
+def _recruit(
+    covariances: Covariances, active: Layers, dormant: Layers, gradient: Matrix, fastest: float
+) -> tuple[Layers, Layers]:
+    """Move the largest dormant directions to the active ones, if they act on the gradient."""
+    if _reaction(covariances, dormant, fastest) < _REACTION:
+        return active, dormant
+    left, _, right = np.linalg.svd(gradient, full_matrices=False)
+    modes = right @ dormant.w.T + left.T @ dormant.a
+    strongest_first = np.argsort(-np.linalg.norm(modes, axis=1))
+    dormant = dormant.turned(np.linalg.qr(modes[strongest_first].T)[0].T)
+    while _reaction(covariances, first := dormant.cut(0, 1), fastest) > 0.5 * _REACTION:
+        active, dormant = active.joined(first), dormant.cut(1)
+    return active, dormant
+
+
+def _reaction(covariances: Covariances, layers: Layers, fastest: float) -> float:
+    """Bound of |A W Sigma_xx| / |G|: the part of the gradient that these weights would change."""
+    effect = np.linalg.norm(layers.a) * np.linalg.norm(layers.w * covariances.variances)
+    return max(float(effect) / fastest, np.finfo(float).tiny)
+
+
+def _drift(layers: Layers, gradient: Matrix, time: float) -> Layers:
+    """`grow` by its Taylor series, for less than one e-fold."""
+    w, a = layers
+    for k in range(1, 7):
+        w, a = (time / k) * (a.T @ gradient), (time / k) * (gradient @ w.T)
+        layers = Layers(layers.w + w, layers.a + a)
+    return layers
+
+
+class Reading(NamedTuple):
+    """What is read off a curve."""
+
+    times: list[float]
+    levels: list[float]
+    curve: tuple[np.ndarray, np.ndarray]
+
+
+def read_stages(curve: Curve, levels: list[float]) -> Reading:
+    """Times of the jumps between these levels, and the levels where the curve really rests.
+
+    As in a simulation, a curve rests where it is flattest between two jumps, and jumps where the
+    loss passes the middle between two levels.
+    """
+    time, loss, slope = _refined(curve)
+    rests = levels.copy()
+    for k, rest in enumerate(_rests(loss, slope, _middles(levels)), 1):
+        if rest is not None:
+            rests[k] = float(loss[rest])
+    times = np.interp(-_middles(rests), -loss, time)
+    return Reading(times.tolist(), rests, (time, loss))
+
+
+def _rests(loss: np.ndarray, slope: np.ndarray, jumps: np.ndarray) -> list[int | None]:
+    """Where the curve rests between the jumps at these losses: flatter than at both of them.
+
+    A jump may lead to another saddle than expected: where there is no rest in the right place, one
+    that is well apart from those of the neighbours is taken.
+    """
+    steepness = np.log(np.maximum(-slope, np.finfo(float).tiny))
+    rests: list[int | None] = []
+    for start, end in itertools.pairwise(np.searchsorted(-loss, -jumps).tolist()):
+        flattest = start + int(np.argmin(steepness[start : end + 1]))
+        rests.append(flattest if start < flattest < end else None)
+    others = find_peaks(-steepness, prominence=_PROMINENCE)[0].tolist()
+    for k in (k for k, rest in enumerate(rests) if rest is None):
+        high = loss[next((rest for rest in rests[:k][::-1] if rest is not None), 0)]
+        low = loss[next((rest for rest in rests[k + 1 :] if rest is not None), -1)]
+        margin = _APART * (high - low)
+        apart = [other for other in others if low + margin < loss[other] < high - margin]
+        rests[k] = min(apart, key=steepness.__getitem__, default=None)
+    return rests
+
+
+def _middles(levels: list[float]) -> np.ndarray:
+    return 0.5 * (np.array(levels[:-1]) + np.array(levels[1:]))
+
+
+def _refined(curve: Curve) -> Curve:
+    """A monotone cubic through the points: slopes are at most three times the chords."""
+    chord = np.diff(curve.loss) / np.diff(curve.time)
+    steepest = 3 * np.maximum(np.append(chord, chord[-1]), np.append(chord[0], chord))
+    rate = np.clip(curve.rate, np.minimum(steepest, 0.0), 0.0)
+    spline = CubicHermiteSpline(curve.time, curve.loss, rate)
+    part = np.arange(_FINE) / _FINE
+    fine = (curve.time[:-1, None] + part * np.diff(curve.time)[:, None]).ravel()
+    fine = np.append(fine, curve.time[-1])
+    return Curve(fine, np.minimum.accumulate(spline(fine)), spline(fine, 1))

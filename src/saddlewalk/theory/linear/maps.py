@@ -1,0 +1,206 @@
+"""Two layers of linear units: what they see of a task, how they grow, how they settle."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.tasks import Moments
+
+_FAINT = 1e-12
+"""Singular values this small, relative to the largest, are zero."""
+
+Vector = Float[np.ndarray, " modes"]
+Matrix = Float[np.ndarray, "c r"]
+Outputs = Float[np.ndarray, "c modes"]
+Rates = list[Float[np.ndarray, " _"]]
+"""Singular values of the gradient, after each number of jumps."""
+
+
+@dataclass(frozen=True)
+class Covariances:
+    r"""All that a linear map sees of a task, with inputs along the eigenvectors of Sigma_xx.
+
+    :math:`L(\beta) = \frac12 |Y - \beta \Lambda^{1/2}|^2 + L_0` and
+    :math:`\Sigma_{yx} = Y \Lambda^{1/2}`; directions without variance are left out.
+    """
+
+    variances: Float[np.ndarray, " r"]
+    target: Matrix
+    basis: Float[np.ndarray, "d r"]
+    floor: float
+
+    @classmethod
+    def of(cls, task: Moments) -> "Covariances":
+        """The covariances of virtual samples, by singular values: nothing is squared."""
+        x, y = np.asarray(task.x), np.asarray(task.y)
+        left, root, right = np.linalg.svd(x, full_matrices=False)
+        keep = root > root.max() * max(x.shape) * np.finfo(float).eps
+        left, target = left[:, keep], y.T @ left[:, keep]
+        lost = float(np.linalg.norm(y.T - target @ left.T))
+        lost = 0.5 * lost**2 if lost > _FAINT * float(np.linalg.norm(y)) else 0.0
+        return cls(root[keep] ** 2, target, right[keep].T, float(task.offset) + lost)
+
+    @cached_property
+    def cross(self) -> Matrix:
+        """Sigma_yx."""
+        return self.target * np.sqrt(self.variances)
+
+    @cached_property
+    def explained(self) -> tuple[Outputs, Vector]:
+        """Eigenvectors and eigenvalues mu of Sigma_yx Sigma_xx^-1 Sigma_yx^T, the largest first."""
+        left, root, _ = np.linalg.svd(self.target, full_matrices=False)
+        keep = root > _FAINT * root.max(initial=0.0)
+        return left[:, keep], root[keep] ** 2
+
+    @cached_property
+    def singular(self) -> tuple[Outputs, Vector, Float[np.ndarray, "r modes"]]:
+        """Singular modes of Sigma_yx: as many as there are eigenvalues mu."""
+        left, sigma, right = np.linalg.svd(self.cross, full_matrices=False)
+        count = len(self.explained[1])
+        return left[:, :count], sigma[:count], right[:count].T
+
+    def gap(self, layers: "Layers") -> Matrix:
+        """What these layers miss of the target; half its square is the loss above the floor."""
+        return self.target - layers.map * np.sqrt(self.variances)
+
+    def gradient(self, layers: "Layers") -> Matrix:
+        """G = Sigma_yx - beta Sigma_xx."""
+        return self.gap(layers) * np.sqrt(self.variances)
+
+
+class Layers(NamedTuple):
+    """Both layers, or the part of them along some directions of the hidden space."""
+
+    w: Float[np.ndarray, "width r"]
+    a: Float[np.ndarray, "c width"]
+
+    @classmethod
+    def of(cls, covariances: Covariances, theta: Float[np.ndarray, "width size"]) -> "Layers":
+        """The layers in the parameters [w, a] of the units."""
+        inputs = len(covariances.basis)
+        return cls(theta[:, :inputs] @ covariances.basis, theta[:, inputs:].T)
+
+    @property
+    def map(self) -> Matrix:
+        """beta = A W."""
+        return self.a @ self.w
+
+    def turned(self, rotation: Float[np.ndarray, "directions width"]) -> "Layers":
+        """The same in other directions of the hidden space: a symmetry of loss and flow."""
+        return Layers(rotation @ self.w, self.a @ rotation.T)
+
+    def cut(self, start: int, end: int | None = None) -> "Layers":
+        """Some of the hidden directions."""
+        return Layers(self.w[start:end], self.a[:, start:end])
+
+    def joined(self, other: "Layers") -> "Layers":
+        """More hidden directions."""
+        return Layers(np.vstack([self.w, other.w]), np.hstack([self.a, other.a]))
+
+
+# Utility maximisation: dormant directions in the gradient that active ones leave
+
+
+def grow(layers: Layers, gradient: Matrix, time: float) -> Layers:
+    r"""Dormant weights after a time with the gradient frozen: :math:`e^{Kt} Z(0)`.
+
+    In a singular mode of G the sum of both layers grows like :math:`e^{\sigma t}`, their difference
+    decays. The hidden space is turned first, so that direction i holds nothing of the modes before
+    the i-th: no weak mode is lost to rounding beside a strong one, however long they grow.
+    """
+    left, sigma, right = np.linalg.svd(gradient, full_matrices=False)
+    a, w = left.T @ layers.a, right @ layers.w.T
+    turn, triangle = np.linalg.qr((w + a).T / 2)
+    layers = layers.turned(turn.T)
+    growing, decaying = triangle.T, (w - a) @ turn / 2
+    more, less = (np.expm1(sign * sigma * time)[:, None] for sign in (1, -1))
+    return Layers(
+        layers.w + (right.T @ (more * growing + less * decaying)).T,
+        layers.a + left @ (more * growing - less * decaying),
+    )
+
+
+def accumulated_times(rates: Rates) -> list[float]:
+    r"""Accelerated times at which accumulated utilities reach 1, one after the other.
+
+    `rates[k]` are the singular values of the gradient after k jumps, for the directions that are
+    dormant then. The i-th of these aligns with the i-th mode, whatever the modes were before:
+    :math:`S_i \leftarrow S_i + \sigma_i^{(k)} \Delta\tau`.
+    """
+    times, now = [], 0.0
+    accumulated = np.zeros(len(rates))
+    for sigma in rates:
+        wait = float((1 - accumulated[0]) / sigma[0])
+        now += wait
+        times.append(now)
+        accumulated = (accumulated + wait * sigma)[1:]
+    return times
+
+
+def conjecture_4_1(cross: Matrix, modes: Outputs) -> list[float]:
+    r"""Eq 6: :math:`\Delta\tau^{(i)} = (1 - \sum_j \sigma_{i-j}^{(j)} \Delta\tau^{(j+1)})/\sigma_1^{(i-1)}`.
+
+    :math:`\sigma^{(k)}` are the singular values of :math:`P_{U_k}^\perp \Sigma_{yx}`; `modes` are
+    the eigenvectors u_i in the order of mu. (Eq 45 and 46 of the appendix are one index off.)
+    """
+    rows = modes.T @ cross
+    return accumulated_times([np.linalg.svd(rows[k:], compute_uv=False) for k in range(len(rows))])
+
+
+def gidel_times(sigma: Vector) -> Vector:
+    """Eq 47: modes that never meet jump at tau = 1 / sigma."""
+    return 1 / sigma
+
+
+# Cost minimisation: active directions
+
+
+def reduced_rank_regression(covariances: Covariances, rank: int) -> Float[np.ndarray, "c d"]:
+    """Eq 43: the best map of this rank, P_U Sigma_yx Sigma_xx^-1, in the inputs of the task."""
+    modes = covariances.explained[0][:, :rank]
+    least_squares = covariances.target / np.sqrt(covariances.variances)
+    return modes @ (modes.T @ least_squares) @ covariances.basis.T
+
+
+def relax_outer(covariances: Covariances, layers: Layers, time: float) -> Layers:
+    r"""Flow of A with W frozen, exactly: :math:`\dot A = \Sigma_{yx} W^\top - A\, W \Sigma_{xx} W^\top`."""
+    rates, turn = np.linalg.eigh((layers.w * covariances.variances) @ layers.w.T)
+    decay = np.maximum(rates, 0.0) * time
+    pull = covariances.cross @ (layers.w.T @ turn)
+    a = (layers.a @ turn) * np.exp(-decay) + pull * (time * _saturation(decay))
+    return Layers(layers.w, a @ turn.T)
+
+
+def relax_inner(covariances: Covariances, layers: Layers, time: float) -> Layers:
+    r"""Flow of W with A frozen, exactly: :math:`\dot W = A^\top \Sigma_{yx} - A^\top A\, W \Sigma_{xx}`."""
+    rates, turn = np.linalg.eigh(layers.a.T @ layers.a)
+    decay = np.outer(np.maximum(rates, 0.0), covariances.variances) * time
+    pull = (layers.a @ turn).T @ covariances.cross
+    w = (turn.T @ layers.w) * np.exp(-decay) + pull * (time * _saturation(decay))
+    return Layers(turn @ w, layers.a)
+
+
+def descend(covariances: Covariances, layers: Layers, time: float) -> Layers:
+    """A step of gradient flow, of second order and stable however stiff: each layer in its turn."""
+    layers = relax_outer(covariances, layers, time / 2)
+    layers = relax_inner(covariances, layers, time)
+    return relax_outer(covariances, layers, time / 2)
+
+
+def _saturation(x: np.ndarray) -> np.ndarray:
+    """(1 - exp(-x)) / x."""
+    return np.divide(-np.expm1(-x), x, out=np.ones_like(x), where=x > 0)
+
+
+def loss_slope(layers: Layers, gradient: Matrix) -> float:
+    """dL/dt = -|G W^T|^2 - |A^T G|^2."""
+    return -float(np.sum((gradient @ layers.w.T) ** 2) + np.sum((layers.a.T @ gradient) ** 2))
+
+
+def fastest_rate(gradient: Matrix) -> float:
+    """The largest singular value, from just above: its Schatten norm of order 8 costs little."""
+    gram = gradient @ gradient.T
+    return float(np.linalg.norm(gram @ gram) ** 0.25)
