@@ -11,8 +11,8 @@ OUT    ?= results/first
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
-run: $(VENV)/.run       ## predict, simulate and compare a diagonal network; picture and numbers in results/first
-	$(BIN)/saddlewalk compare diagonal --scale 1e-12 --out $(OUT) --force
+run: $(VENV)/.run       ## predict, simulate and compare modular addition; picture and numbers in results/first
+	$(BIN)/saddlewalk compare modular-addition --p 13 --out $(OUT) --force
 	@echo "Now look at $(OUT)/figure.png"
 
 test: $(VENV)/.test      ## the tests
@@ -27,6 +27,8 @@ lint: $(VENV)/.dev      ## lint, format, types, layers
 bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
 	$(BIN)/python benchmarks/flow.py
+	$(BIN)/python benchmarks/predict.py
+	$(BIN)/python benchmarks/agreement.py
 
 ci: lint test    ## what must pass before a change lands
 

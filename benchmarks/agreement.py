@@ -125,7 +125,7 @@ benchmarks/agreement.py`. Errors of jump times are relative; levels are relative
 `numeric` is AGF in real time, `algorithm-1` is AGF as printed, `closed` uses the theorem's formulas at
 this scale, `limit` those for a vanishing one.
 
-| setting | method | alpha | order right | stages | time error, median start | mean | worst jump | level error |
+| setting | method | alpha | order right | stages | time error: median | mean | worst jump | level error |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 

@@ -102,6 +102,53 @@ def test_settings(run):
     assert "closed" in json.loads(run("settings", "--json").stdout)["diagonal"]["methods"]
 
 
+@pytest.mark.parametrize(
+    ("setting", "options", "kind"),
+    [
+        ("linear", ["--method", "closed", "--dim", "4", "--outputs", "3"], "singular-mode"),
+        ("linear", ["--method", "greedy-low-rank", "--commuting", "--dim", "4"], "singular-mode"),
+        ("attention", ["--method", "closed", "--eigenvalues", "3,1"], "principal-component"),
+        (
+            "modular-addition",
+            ["--method", "closed", "--p", "7", "--spectrum", "1:3,2:1j"],
+            "fourier",
+        ),
+    ],
+)
+def test_every_setting_with_closed_forms(run, setting, options, kind):
+    result = run("predict", setting, *options, "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert {stage["feature"]["kind"] for stage in record["stages"]} == {kind}
+    assert all(record["assumptions"])
+    losses = [record["initial_loss"], *(stage["loss"] for stage in record["stages"])]
+    assert losses == sorted(losses, reverse=True)
+
+
+def test_a_network_of_any_activation_is_compared(run, tmp_path):
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    np.savez(tmp_path / "own.npz", X=x, y=np.sin(x[:, 0]))
+    options = ["--data", tmp_path / "own.npz", "--activation", "sin", "--width", "1"]
+    result = run("compare", "two-layer", *options, "--scale", "1e-3", "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    assert record["predicted"]["method"] == "numeric"
+    assert record["agreement"]["order"]
+    assert max(record["agreement"]["time_error"]) < 0.01
+    assert record["predicted"]["stages"][0]["feature"]["kind"] == "direction"
+
+
+def test_the_audit_names_what_will_not_be_learned(run):
+    narrow = run("predict", "linear", "--method", "closed", "--dim", "4", "--width", "2").stdout
+    assert "will never be learned" in narrow
+    equal = run("predict", "modular-addition", "--method", "closed", "--spectrum", "1:5,3:5").stdout
+    assert "FAILS: clear order" in equal
+    even = run(
+        "predict", "modular-addition", "--method", "closed", "--p", "8", "--spectrum", "1:5"
+    ).stdout
+    assert "p is even" in even
+
+
 def bad_files(folder):
     good = {"X": np.random.default_rng(0).normal(size=(6, 2)), "y": np.arange(6.0)}
     np.savez(folder / "nan.npz", X=np.where(good["X"] > 1, np.nan, good["X"]), y=good["y"])
@@ -135,6 +182,19 @@ def bad_files(folder):
         (["predict", "diagonal", "--scale", "nan"], "positive number"),
         (["predict", "diagonal", "--scale", "abc"], "not a valid float"),
         (["train", "diagonal", "--width", "0"], "at least 1"),
+        (["predict", "modular-addition", "--p", "2"], "at least 3"),
+        (["predict", "modular-addition", "--spectrum", "1-10"], "must look like"),
+        (["predict", "modular-addition", "--spectrum", "1:0"], "nothing to learn"),
+        (["predict", "modular-addition", "--spectrum", "17:1"], "from 1 to p/2 = 10"),
+        (["predict", "modular-addition", "--data", "whole.npz"], "as an array x"),
+        (["predict", "attention", "--eigenvalues", "4,0"], "positive eigenvalues"),
+        (["predict", "attention", "--eigenvalues", "four"], "numbers separated by commas"),
+        (["predict", "attention", "--context", "0"], "at least 1; got 0"),
+        (["predict", "two-layer", "--activation", "rulu"], "Did you mean 'relu'"),
+        (["predict", "relu", "--activation", "tanh"], "does not take --activation"),
+        (["predict", "relu", "--features", "9"], "larger than --dim"),
+        (["predict", "relu", "--images", "faces"], "Known:"),
+        (["predict", "linear", "--dim", "0"], "--dim must be at least 1"),
         (["train", "diagonal", "--width", "3"], "its width is 10"),
         (["predict", "diagonal", "--dim", "0"], "--dim must be at least 1"),
         (["predict", "diagonal", "--sparsity", "11"], "larger than --dim"),

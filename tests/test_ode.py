@@ -88,14 +88,24 @@ class Coupled(Flow):
         return jnp.stack([-a * b**2 + jnp.sin(a), -(a**2) * b - b**3], axis=1)
 
 
-def test_rosenbrock_has_order_four():
-    """Halving fixed steps divides the error by 16, against DOP853 at 1e-13."""
+def one_step(solver, flow):
+    """A compiled step of a solver, with a memory where it has one."""
+    term = diffrax.ODETerm(lambda t, y, args: flow.velocity(y))
+
+    @jax.jit
+    def step(y, h, memory):
+        y, _, _, memory, _ = solver.step(term, 0.0, h, y, None, memory, False)
+        return y, memory
+
+    return step, lambda y: solver.init(term, 0.0, 1.0, y, None)
+
+
+@pytest.mark.parametrize(("solver", "order"), [(ode.Rosenbrock, 4), (ode.Chebyshev, 2)])
+def test_order_of_the_solvers(solver, order):
+    """Halving fixed steps divides the error by 2^order, against DOP853 at 1e-13."""
     flow, end = Coupled(), 2.0
     with sw.float64():
-        term = diffrax.ODETerm(lambda t, y, args: flow.velocity(y))
-        step = jax.jit(
-            lambda y, h: ode.Rosenbrock(flow).step(term, 0.0, h, y, None, None, False)[0]
-        )
+        step, remember = one_step(solver(flow), flow)
         reference = solve_ivp(
             lambda t, y: np.asarray(flow.velocity(jnp.asarray(y)[None]))[0],
             (0.0, end),
@@ -107,12 +117,24 @@ def test_rosenbrock_has_order_four():
         errors = []
         for n in (80, 160, 320):
             y = jnp.array([[0.7, 1.2]])
+            memory = remember(y)
             for _ in range(n):
-                y = step(y, end / n)
+                y, memory = step(y, end / n, memory)
             errors.append(np.abs(y[0] - reference).max())
     orders = np.log2(np.array(errors[:-1]) / errors[1:])
-    assert (orders > 3.6).all()
-    assert (orders < 4.4).all()
+    assert (orders > order - 0.4).all()
+    assert (orders < order + 0.4).all()
+
+
+def test_stabilised_steps_are_long_and_stable():
+    """Rate 1e4 beside growth from 1e-12: an explicit method needs 60 * 1e4 / 3.3 steps of 6."""
+    pieces = run(Saddle(), [[1e-12, 0.5]], "stabilised", 1e-6, max_time=60.0)
+    time = np.concatenate([p.time for p in pieces])
+    x = np.concatenate([p.saved for p in pieces])[:, 0, 0]
+    exact = np.log(0.5 / np.sqrt(1 - 0.25)) - np.log(1e-12)
+    assert np.interp(0.5, x, time) == pytest.approx(exact, rel=1e-3)
+    assert pieces[-1].end[0] == pytest.approx([1.0, 1.0], rel=1e-5)
+    assert sum(p.evaluations for p in pieces) < 60 * 1e4 / 3.3 * 6 / 5
 
 
 def test_implicit_steps_do_not_sit_at_a_saddle():
@@ -135,5 +157,5 @@ def test_clock_resolves_a_jump_of_length_one_at_time_1e50():
 
 
 def test_unknown_kind():
-    with pytest.raises(sw.InputError, match="Known: explicit, implicit"):
+    with pytest.raises(sw.InputError, match="Known: explicit, implicit, stabilised"):
         run(Pendulum(), [[1.0]], "magic", 1e-6)

@@ -136,14 +136,7 @@ def _row(values: Any) -> str:
 
 
 def _numbers(agreements: dict[float, Agreement]) -> dict[str, Any]:
-    return {
-        f"{scale:g}": {
-            "order": a.order,
-            "time_error": a.time_error,
-            "level_error": a.level_error,
-        }
-        for scale, a in agreements.items()
-    }
+    return {f"{scale:g}": a.to_json()["agreement"] for scale, a in agreements.items()}
 
 
 def _shade(scale: float) -> Any:

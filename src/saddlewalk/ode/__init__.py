@@ -1,5 +1,6 @@
 """The only door to the ODE solvers."""
 
+from saddlewalk.ode.chebyshev import Chebyshev as Chebyshev
 from saddlewalk.ode.integrate import EVALUATIONS as EVALUATIONS
 from saddlewalk.ode.integrate import Piece as Piece
 from saddlewalk.ode.integrate import integrate as integrate

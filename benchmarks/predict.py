@@ -1,0 +1,170 @@
+"""What a prediction costs: against gradient flow, against gradient descent at equal accuracy, and how
+it grows with scale, width and the number of stages. Compiled once before it is timed.
+
+Writes benchmarks/predict.md and benchmarks/predict.json. `python benchmarks/predict.py quick` leaves
+out gradient flow of modular addition at 1e-6, which takes many minutes.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+import saddlewalk as sw
+
+HERE = Path(__file__).parent
+
+
+def timed(function, repeat=2):
+    """Seconds of the fastest of some runs after a first one that compiles, and the last result."""
+    function()
+    seconds = []
+    for _ in range(repeat):
+        start = time.perf_counter()
+        result = function()
+        seconds.append(time.perf_counter() - start)
+    return min(seconds), result
+
+
+def attention():
+    values = 1 / np.arange(1, 5)
+    task = sw.tasks.in_context_regression(2 * values / values.sum(), 32)
+    return task, sw.units.LinearAttention(5)
+
+
+def modular():
+    return sw.tasks.modular_addition(20, {1: 10, 3: 5, 5: 2.5}), sw.units.QuadraticPair(18)
+
+
+def linear(d):
+    return sw.tasks.linear_map(d, d, decay=1.0), sw.units.Dense(d, "linear")
+
+
+def relu(width):
+    task = sw.tasks.hidden_directions(samples=200, dim=8, outputs=3, features=3)
+    return task, sw.units.Dense(width, "relu")
+
+
+def against_flow(name, problem, scale, method, repeat=2, **train):
+    task, units = problem
+    predicted, stairs = timed(lambda: sw.predict(task, units, scale, method=method), repeat)
+    simulated, path = timed(lambda: sw.train(task, units, scale, **train), 1)
+    report = sw.compare(stairs, path)
+    row = {
+        "setting": name,
+        "scale": scale,
+        "method": method,
+        "predict_s": predicted,
+        "flow_s": simulated,
+        "ratio": simulated / predicted,
+        "stages": len(stairs.stages),
+        "mean_time_error": float(np.nanmean(report.time_error)),
+    }
+    print(row, flush=True)
+    return row
+
+
+def against_descent(name, problem, scale, method, rate):
+    """Gradient descent errs like its step: the step that errs as little as the prediction does."""
+    task, units = problem
+    path = sw.train(task, units, scale)
+    seconds, stairs = timed(lambda: sw.predict(task, units, scale, method=method))
+    own = float(np.nanmean(sw.compare(stairs, path).time_error))
+    end = 1.2 * stairs.jump_times[-1]
+    options = {"solver": "descent", "max_time": end, "max_steps": 10**9}
+    steps = sw.train(task, units, scale, learning_rate=rate, **options)
+    start = time.perf_counter()
+    sw.train(task, units, scale, learning_rate=rate, **options)
+    descent_s = time.perf_counter() - start
+    flow_s, _ = timed(lambda: sw.train(task, units, scale), 1)
+    truth = np.array(sw.compare(stairs, path).jump_times)
+    seen = np.array(sw.compare(stairs, steps).jump_times)
+    error = float(np.nanmean(np.abs(seen - truth) / truth))
+    needed = descent_s * error / max(own, 1e-5)
+    row = {
+        "setting": name,
+        "scale": scale,
+        "method": method,
+        "predict_s": seconds,
+        "flow_s": flow_s,
+        "descent_rate": rate,
+        "descent_s": descent_s,
+        "descent_error": error,
+        "prediction_error": own,
+        "descent_s_at_equal_accuracy": needed,
+        "ratio_to_prediction": needed / seconds,
+        "ratio_to_flow": descent_s * error / 1e-5 / flow_s,
+    }
+    print(row, flush=True)
+    return row
+
+
+def growth(name, sizes, make, scale, method="numeric"):
+    rows = []
+    for size in sizes:
+        task, units = make(size)
+        seconds, stairs = timed(lambda t=task, u=units: sw.predict(t, u, scale, method=method), 1)
+        rows.append(
+            {"setting": name, "size": size, "predict_s": seconds, "stages": len(stairs.stages)}
+        )
+        print(rows[-1], flush=True)
+    return rows
+
+
+def table(rows):
+    keys = list(rows[0])
+    head = "| " + " | ".join(keys) + " |\n|" + " --- |" * len(keys)
+    body = [
+        "| "
+        + " | ".join(f"{v:.3g}" if isinstance(v, float) else str(v) for v in row.values())
+        + " |"
+        for row in rows
+    ]
+    return "\n".join([head, *body])
+
+
+def main(quick):
+    flow = [
+        against_flow("attention D=4, H=5", attention(), 1e-3, "numeric"),
+        against_flow("attention D=4, H=5", attention(), 1e-6, "numeric"),
+        against_flow("linear d=50", linear(50), 1e-6, "closed"),
+        against_flow("linear d=50", linear(50), 1e-6, "limit"),
+        against_flow("modular addition p=20, H=18", modular(), 1e-2, "numeric", repeat=1),
+    ]
+    if not quick:
+        flow.append(
+            against_flow("modular addition p=20, H=18", modular(), 1e-6, "numeric", repeat=1)
+        )
+    descent = [
+        against_descent("attention D=4, H=5", attention(), 1e-3, "numeric", 1e-2),
+        against_descent("linear d=10", linear(10), 1e-6, "closed", 1e-2),
+    ]
+    grown = [
+        *growth("ReLU network, by width", (4, 8, 16, 32, 64), relu, 1e-8),
+        *growth("linear network, by modes", (10, 20, 40, 80), linear, 1e-6, "closed"),
+        *growth(
+            "attention, by components",
+            (2, 4, 8),
+            lambda d: (
+                sw.tasks.in_context_regression(1.5 ** -np.arange(d), 32),
+                sw.units.LinearAttention(d + 1),
+            ),
+            1e-4,
+        ),
+    ]
+    results = {"flow": flow, "descent": descent, "growth": grown}
+    (HERE / "predict.json").write_text(json.dumps(results, indent=1))
+    (HERE / "predict.md").write_text(
+        "# What a prediction costs\n\nSeconds on the machine that ran `python benchmarks/predict.py`, "
+        "after compilation. `ratio` is gradient flow over prediction, from the same start.\n\n"
+        "## Against gradient flow\n\n" + table(flow) + "\n\n## Against gradient descent\n\n"
+        "Descent errs in proportion to its step; `descent_s_at_equal_accuracy` is what it would take to "
+        "err as little as the prediction (but not below 1e-5), `ratio_to_flow` the same against "
+        "gradient flow at 1e-5.\n\n" + table(descent) + "\n\n## Growth\n\n" + table(grown) + "\n"
+    )
+
+
+if __name__ == "__main__":
+    main("quick" in sys.argv[1:])
