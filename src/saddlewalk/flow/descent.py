@@ -11,9 +11,9 @@ import optax
 
 from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, take_snapshot
-from saddlewalk.flow.progress import Progress
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.problem import Parameters, Problem
+from saddlewalk.progress import Progress
 from saddlewalk.tasks import Samples
 
 _RECORDS = 20_000

@@ -8,9 +8,9 @@ import numpy as np
 
 from saddlewalk import ode
 from saddlewalk.flow.gradient_flow import Snapshot, make_flow
-from saddlewalk.flow.progress import Progress
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.problem import Parameters, Problem
+from saddlewalk.progress import Progress
 
 _SMALL = 600
 """Parameters up to which a dense Jacobian is cheap."""

@@ -11,11 +11,11 @@ import numpy as np
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.flow.descent import descend
 from saddlewalk.flow.follow import follow
-from saddlewalk.flow.progress import Progress
 from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.trajectory import Trajectory
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Parameters, Problem, norms, task_modes
+from saddlewalk.progress import Progress
 from saddlewalk.staircase import acceleration
 from saddlewalk.tasks import AbstractTask, Modes
 from saddlewalk.units import AbstractUnits
