@@ -131,11 +131,14 @@ this scale, `limit` those for a vanishing one.
 
 
 def main(chosen):
-    rows = []
+    """All settings, or those whose name holds one of the given words; the others keep their rows."""
+    file = HERE / "agreement.json"
+    known = json.loads(file.read_text()) if chosen and file.exists() else []
     for name in SETTINGS:
         if not chosen or any(word in name for word in chosen):
-            rows += measure(name)
-            (HERE / "agreement.json").write_text(json.dumps(rows, indent=0))
+            known = [row for row in known if row["setting"] != name] + measure(name)
+            file.write_text(json.dumps(known, indent=0))
+    rows = [row for name in SETTINGS for row in known if row["setting"] == name]
     (HERE.parent / "docs" / "agreement.md").write_text(HEAD + "\n".join(summary(rows)) + "\n")
 
 

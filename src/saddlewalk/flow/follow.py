@@ -12,7 +12,7 @@ from saddlewalk.flow.recorder import Recorder
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
 
-_SMALL = 600
+_SMALL = 150
 """Parameters up to which a dense Jacobian is cheap."""
 _PATIENCE = 20_000
 """Explicit steps after which a small problem counts as stiff."""

@@ -1,0 +1,128 @@
+"""The figures of Alternating Gradient Flows with networks of several outputs, heads or words."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+import saddlewalk as sw
+from saddlewalk.figures import FIGURES, agf_attention, agf_linear, agf_modular
+from saddlewalk.theory import modular
+
+
+def check(result, tmp_path):
+    """Pictures and claims can be written; the claims that fail are returned."""
+    result.write(tmp_path)
+    assert (tmp_path / "figure.png").stat().st_size > 20_000
+    assert (tmp_path / "figure.svg").stat().st_size > 20_000
+    assert json.loads((tmp_path / "result.json").read_text())["figure"] == result.name
+    assert result.name in FIGURES
+    return [claim.statement for claim in result.claims if not claim.holds]
+
+
+# --- Fig 4 ----------------------------------------------------------------------------------------
+
+
+def test_figure_4(tmp_path):
+    result = agf_linear.figure_4()
+    assert check(result, tmp_path) == [], str(result)
+
+
+def test_the_problems_of_figure_4_commute_and_do_not():
+    for name, task in agf_linear._tasks().items():
+        x, y = np.asarray(task.x), np.asarray(task.y)
+        xx, yx = x.T @ x, y.T @ x
+        np.testing.assert_allclose(np.linalg.eigvalsh(xx)[::-1], 1 / np.arange(1, 11.0) ** 2)
+        gram = yx.T @ yx
+        commutator = np.linalg.norm(xx @ gram - gram @ xx) / np.linalg.norm(xx @ gram)
+        assert (commutator < 1e-10) == (name == "commuting")
+
+
+def test_singular_values_of_the_layers():
+    rng = np.random.default_rng(0)
+    w, a = rng.normal(size=(2, 10, 10))
+    with sw.float64():
+        problem = sw.Problem(agf_linear._tasks()["commuting"], agf_linear._UNITS)
+        theta = np.hstack([w, a])
+        function = np.asarray(problem.function(theta))
+    matrix = np.linalg.solve(np.asarray(problem.task.x), function).T
+    expected = np.linalg.svd(matrix, compute_uv=False)
+    np.testing.assert_allclose(agf_linear._singular_values(theta), expected, rtol=1e-8)
+
+
+# --- Fig 5 ----------------------------------------------------------------------------------------
+
+
+def test_figure_5(tmp_path):
+    result = agf_attention.figure_5()
+    assert check(result, tmp_path) == [], str(result)
+    assert max(result.numbers["time_error"]) < 1e-4
+    # AGF in real time beats Algorithm 1
+    assert max(result.numbers["time_error"]) < max(result.numbers["time_error_algorithm_1"])
+
+
+def test_singular_values_belong_to_components():
+    task, start = agf_attention._setting()
+    np.testing.assert_allclose(np.asarray(task.eigenvalues), [0.96, 0.48, 0.32, 0.24])
+    assert (start[:, 0] > 0).all()
+    axes = np.asarray(task.axes)
+    theta = np.zeros((5, 9))
+    for head, (component, size) in enumerate([(2, 0.3), (0, 0.1), (3, 0.2), (0, 0.4)]):
+        theta[head] = [size, *axes[:, component], *axes[:, component]]
+    np.testing.assert_allclose(
+        agf_attention._singular_values(task, theta), [0.5, 0.0, 0.3, 0.2], atol=1e-12
+    )
+
+
+# --- Fig 6 ----------------------------------------------------------------------------------------
+
+
+def test_figure_6_in_small(tmp_path):
+    """Two frequencies on a circle of 7: what AGF predicts holds. Some neurons serve both."""
+    result = agf_modular.figure_6(p=7, spectrum={1: 6.0, 2: 3.0}, width=12)
+    failing = check(result, tmp_path)
+    assert all(words.startswith(("neurons group", "phases spread")) for words in failing), failing
+    assert max(result.numbers["time_error"]) < 2e-3
+    # Eq 9: the loss is |x^|^2 / p of all that is missing
+    np.testing.assert_allclose(result.numbers["levels_predicted"], [45 / 7, 9 / 7, 0], atol=1e-3)
+
+
+@pytest.mark.slow
+def test_figure_6(tmp_path):
+    result = agf_modular.figure_6()
+    assert check(result, tmp_path) == [], str(result)
+
+
+def test_neurons_of_the_theorem():
+    """Theorem F.7's neurons on two frequencies: pure, aligned, evenly spread."""
+    p, task = 11, sw.tasks.modular_addition(11, {2: 3.0 + 4.0j, 3: 2.0})
+    groups = [modular.minimizer(p, 2, 3 + 4j, 6), modular.minimizer(p, 3, 2 + 0j, 7)]
+    theta = np.concatenate([*groups, 1e-3 * np.ones((1, 3 * p))])
+    heard = np.arange(14) < 13
+    neurons = agf_modular._Neurons.of(task, theta + 1e-12 * np.arange(3.0 * p), heard)
+    assert neurons.frequency[:13].tolist() == [2] * 6 + [3] * 7
+    np.testing.assert_allclose(neurons.purity[:13], 1, atol=1e-9)
+    np.testing.assert_allclose(neurons.misalignment[:13], 0, atol=1e-6)
+    assert max(neurons.mean_direction(k) for k in (2, 3)) < 1e-6
+    assert sorted(neurons.sorted[:6]) == list(range(6))
+    assert neurons.sorted[-1] == 13
+
+
+def test_neurons_all_alike_do_not_spread():
+    p, task = 11, sw.tasks.modular_addition(11, {2: 3.0})
+    one = modular.maximizer(p, 2, 3 + 0j, 0.3, 0.4)
+    theta = np.concatenate([one, 2 * one, one + 1e-3 * np.arange(3.0 * p)])
+    neurons = agf_modular._Neurons.of(task, theta, np.array([True, True, False]))
+    assert neurons.mean_direction(2) == pytest.approx(1.0)
+    assert math.isnan(neurons.mean_direction(3))
+    assert neurons.phase[0] == pytest.approx(0.7)
+    assert len(neurons.to_json()) == 2
+
+
+def test_neurons_at_waking():
+    """The first row that is not zero, neuron by neuron."""
+    theta = np.zeros((4, 2, 3))
+    theta[2:, 0], theta[1:, 1] = 5.0, 7.0
+    theta[3] = 9.0
+    np.testing.assert_array_equal(agf_modular._at_waking(theta), [[5.0] * 3, [7.0] * 3])
