@@ -27,7 +27,7 @@ from saddlewalk.theory.base import Outcome, Start
 from saddlewalk.theory.naming import name_feature
 from saddlewalk.theory.walk import Moment, Walk
 
-_LEAST_DROP = 1e-7
+_LEAST_DROP = 1e-6
 """A step of the loss below this part of the first loss is no stage."""
 
 
