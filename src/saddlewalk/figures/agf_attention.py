@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 
 from saddlewalk import draw
 from saddlewalk.agreement import Agreement, compare
-from saddlewalk.figures.claims import Claim, FigureResult, close
+from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import float64
 from saddlewalk.problem import Problem
@@ -65,12 +65,12 @@ def figure_5() -> FigureResult:
         (
             Claim(
                 "levels 1 0.56219 0.35555 0.22510 0.13220 (Eq 57), predicted",
-                _row(stairs.loss_levels),
+                listed(stairs.loss_levels),
                 close(stairs.loss_levels, _LEVELS, 1e-5),
             ),
             Claim(
                 "the same levels, simulated",
-                _row([path.loss[0], *agreement.loss_levels]),
+                listed([path.loss[0], *agreement.loss_levels]),
                 close([path.loss[0], *agreement.loss_levels], _LEVELS, 1e-5),
             ),
             Claim(
@@ -79,8 +79,8 @@ def figure_5() -> FigureResult:
                 orders == [[0, 1, 2, 3]] * 2,
             ),
             Claim(
-                f"singular values end at A_k = 1/(tr + (N+1) lambda_k): {_row(targets)}",
-                _row(reached),
+                f"singular values end at A_k = 1/(tr + (N+1) lambda_k): {listed(targets)}",
+                listed(reached),
                 close(reached / targets, np.ones(4), 1e-3),
             ),
             Claim(
@@ -95,7 +95,7 @@ def figure_5() -> FigureResult:
             ),
             Claim(
                 "Eq 7 with l = k - 1 bounds every jump time from below (bound / simulated)",
-                _row(later),
+                listed(later),
                 len(later) == 4 and all(ratio < 1 for ratio in later),
             ),
         ),
@@ -160,10 +160,6 @@ def _walk(
 
 def _components(stages: Any) -> list[int]:
     return [stage.feature["index"] for stage in stages]
-
-
-def _row(values: Any) -> str:
-    return " ".join(f"{value:.5g}" for value in values)
 
 
 def _draw_losses(axes: Any, path: Trajectory, stairs: Staircase, printed: Staircase) -> None:

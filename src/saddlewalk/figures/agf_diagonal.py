@@ -7,7 +7,7 @@ import numpy as np
 
 from saddlewalk import draw
 from saddlewalk.agreement import Agreement, compare
-from saddlewalk.figures.claims import Claim, FigureResult, close, falls
+from saddlewalk.figures.claims import Claim, FigureResult, close, falls, listed
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.tasks import Samples, agf_figure_3, agf_figure_8
 from saddlewalk.theory import predict
@@ -43,7 +43,7 @@ def figure_3() -> FigureResult:
             ),
             Claim(
                 "accelerated jump times 0.120 0.601 0.982 1.112 4.219",
-                _row(s.time_accelerated for s in stairs.stages),
+                listed(s.time_accelerated for s in stairs.stages),
                 close(
                     (s.time_accelerated for s in stairs.stages),
                     (0.12012, 0.60070, 0.98171, 1.11228, 4.21925),
@@ -52,12 +52,12 @@ def figure_3() -> FigureResult:
             ),
             Claim(
                 "levels 82.417 13.323 2.267 0.988 0.166 0",
-                _row(stairs.loss_levels),
+                listed(stairs.loss_levels),
                 close(stairs.loss_levels, (82.4167, 13.3230, 2.26703, 0.988054, 0.165564, 0), 1e-4),
             ),
             Claim(
                 "gradient flow approaches AGF as alpha falls (mean error of jump times)",
-                _row(errors),
+                listed(errors),
                 falls(errors),
             ),
             Claim(
@@ -102,17 +102,17 @@ def figure_8() -> FigureResult:
             Claim("coefficient 0 returns with the other sign", str(signs), signs == [1, 1, -1]),
             Claim(
                 "jump times over -log(alpha): 0.19304 0.60022 3.45736",
-                _row(scaled),
+                listed(scaled),
                 close(scaled, (0.19304, 0.60022, 3.45736), 1e-4),
             ),
             Claim(
                 "levels 2.3111 1.1146 0.07 0",
-                _row(stairs.loss_levels),
+                listed(stairs.loss_levels),
                 close(stairs.loss_levels, (2.31110, 1.11465, 0.07, 0.0), 1e-4),
             ),
             Claim(
                 "gradient flow approaches AGF as alpha falls (mean error of jump times)",
-                _row(errors),
+                listed(errors),
                 falls(errors),
             ),
         ),
@@ -129,10 +129,6 @@ def _simulate(task: Samples, scale: float, accelerated: float) -> Trajectory:
 
 def _mean_time_error(agreement: Agreement) -> float:
     return float(np.mean(agreement.time_error))
-
-
-def _row(values: Any) -> str:
-    return " ".join(f"{value:.4g}" for value in values)
 
 
 def _numbers(agreements: dict[float, Agreement]) -> dict[str, Any]:

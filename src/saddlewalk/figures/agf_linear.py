@@ -8,7 +8,7 @@ import numpy as np
 from saddlewalk import draw
 from saddlewalk.agreement import Agreement, compare, measure_stages
 from saddlewalk.diagnose import loss_curve
-from saddlewalk.figures.claims import Claim, FigureResult, close
+from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.staircase import Staircase
 from saddlewalk.tasks import Moments, from_moments
@@ -54,7 +54,7 @@ def figure_4() -> FigureResult:
             *(_expected_times(name, panel) for name, panel in panels.items()),
             Claim(
                 "where covariances commute these are Gidel's times 1/sigma",
-                _row(gidel_times(sigma)),
+                listed(gidel_times(sigma)),
                 close(commuting.times / gidel_times(sigma), np.ones(SIZE), 1e-6),
             ),
             Claim(
@@ -69,17 +69,17 @@ def figure_4() -> FigureResult:
             ),
             Claim(
                 "levels are half of the mu still missing (largest error / first loss)",
-                _row(panel.level_error for panel in both),
+                listed(panel.level_error for panel in both),
                 all(panel.level_error < 2e-3 for panel in both),
             ),
             Claim(
                 f"at alpha = {SCALE:g} the limit's jump times are right within 5% (mean error)",
-                _row(limit for limit, _ in errors),
+                listed(limit for limit, _ in errors),
                 all(limit < 0.05 for limit, _ in errors),
             ),
             Claim(
                 "the closed prediction at this alpha has them within 1% (mean error)",
-                _row(closed for _, closed in errors),
+                listed(closed for _, closed in errors),
                 all(closed < 0.01 for _, closed in errors),
             ),
         ),
@@ -177,14 +177,10 @@ def _singular_values(theta: Any) -> np.ndarray:
 
 def _expected_times(name: str, panel: _Panel) -> Claim:
     return Claim(
-        f"Conjecture 4.1, {name}: accelerated jump times {_row(_TIMES[name])}",
-        _row(panel.times),
+        f"Conjecture 4.1, {name}: accelerated jump times {listed(_TIMES[name])}",
+        listed(panel.times),
         close(panel.times / _TIMES[name], np.ones(SIZE), 1e-3),
     )
-
-
-def _row(values: Any) -> str:
-    return " ".join(f"{value:.4g}" for value in values)
 
 
 def _draw_singular_values(axes: Any, panel: _Panel) -> None:

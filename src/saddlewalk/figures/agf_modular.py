@@ -13,7 +13,7 @@ from saddlewalk import draw
 from saddlewalk.agreement import measure_stages
 from saddlewalk.curve import LossCurve
 from saddlewalk.diagnose import loss_curve
-from saddlewalk.figures.claims import Claim, FigureResult, close
+from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.flow import train
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
@@ -67,11 +67,11 @@ def figure_6(
                 f"{orders[0]} {orders[1]}",
                 orders == [list(order)] * 2,
             ),
-            Claim(f"levels {_row(levels)} (Eq 9), AGF", _row(agf.levels), _near(agf, levels)),
-            Claim("the same levels, gradient flow", _row(flow.levels), _near(flow, levels)),
+            Claim(f"levels {listed(levels)} (Eq 9), AGF", listed(agf.levels), _near(agf, levels)),
+            Claim("the same levels, gradient flow", listed(flow.levels), _near(flow, levels)),
             Claim(
                 "AGF has the jump time of each frequency within 1%",
-                _row(errors),
+                listed(errors),
                 len(errors) == len(order) and max(errors) < 0.01,
             ),
             Claim(
@@ -86,7 +86,7 @@ def figure_6(
             ),
             Claim(
                 "phases spread: mean direction of the squares in Eq 77 (0 even, 1 all alike)",
-                _row(spread),
+                listed(spread),
                 max(spread) < 0.25,
             ),
         ),
@@ -250,10 +250,6 @@ class _Neurons:
 
 def _near(run: _Run, levels: list[float]) -> bool:
     return len(run.levels) == len(levels) and close(run.levels, levels, 1e-3)
-
-
-def _row(values: Any) -> str:
-    return " ".join(f"{value:.5g}" for value in values)
 
 
 def _draw(problem: Problem, agf: _Run, flow: _Run, neurons: _Neurons) -> Any:

@@ -76,3 +76,8 @@ def falls(values: Iterable[float]) -> bool:
     """Whether a sequence decreases strictly."""
     sequence = list(values)
     return all(a > b for a, b in itertools.pairwise(sequence))
+
+
+def listed(values: Iterable[float]) -> str:
+    """Numbers for a claim, short."""
+    return " ".join(f"{value:.5g}" for value in values)
