@@ -15,6 +15,9 @@ import saddlewalk as sw
 HERE = Path(__file__).parent
 SEEDS = range(10)
 
+SLOW = {"modular addition, p = 7, frequencies 1 and 2, H = 12": 3}
+"""Starts for Algorithm 1 where its cost phases take a minute: minima of many neurons are flat."""
+
 
 def random_design(seed):
     rng = np.random.default_rng(seed)
@@ -76,6 +79,8 @@ def measure(name):
             task, units = make_task(seed), make_units()
             path = sw.train(task, units, scale, seed)
             for method in methods:
+                if method == "algorithm-1" and seed >= SLOW.get(name, len(SEEDS)):
+                    continue
                 stairs = sw.predict(task, units, scale, seed, method=method)
                 report = sw.compare(stairs, path)
                 errors = [e for e in report.time_error if math.isfinite(e)]
@@ -111,7 +116,8 @@ def summary(rows):
                 lines.append(
                     f"| {name} | {method} | {scale:g} | "
                     f"{sum(r['order'] for r in group)} of {len(group)} | "
-                    f"{np.mean([r['stages'] for r in group]):.1f} | {np.median(means):.1e} | "
+                    f"{np.mean([r['stages'] for r in group]):.1f} | "
+                    f"{np.mean([r['found'] for r in group]):.1f} | {np.median(means):.1e} | "
                     f"{np.mean(means):.1e} | {max(worst):.1e} | {np.median(levels):.1e} |"
                 )
     return lines
@@ -123,10 +129,11 @@ Ten starts (and, but for attention and modular addition, ten data sets) at three
 setting, each prediction against gradient flow from the same start. Made by `python
 benchmarks/agreement.py`. Errors of jump times are relative; levels are relative to the first loss.
 `numeric` is AGF in real time, `algorithm-1` is AGF as printed, `closed` uses the theorem's formulas at
-this scale, `limit` those for a vanishing one.
+this scale, `limit` those for a vanishing one. `stages` were predicted, `found` seen in the simulated
+curve alone, on average. On modular addition `algorithm-1` has three starts: its cost phases are slow.
 
-| setting | method | alpha | order right | stages | time error: median | mean | worst jump | level error |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- |
+| setting | method | alpha | order right | stages | found | time error | mean | worst | level error |
+| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
 

@@ -166,6 +166,46 @@ def test_real_time_agrees_with_gradient_flow_on_attention():
     assert worst[1] < 1e-5
 
 
+def test_a_feature_that_comes_much_later_is_not_lost():
+    """Two heads' worth of components, the second 1,600 times weaker: leftovers must not mislead."""
+    task, units = sw.tasks.in_context_regression([4, 0.1, 0.1001], 16), sw.units.LinearAttention(4)
+    stairs = sw.predict(task, units, 1e-3, 0)
+    report = sw.compare(stairs, sw.train(task, units, 1e-3, 0, convergence=1e-6))
+    assert max(report.time_error) < 1e-3
+
+
+def test_basis_vectors_of_linear_networks():
+    """Neurons turned into basis vectors (Dense.mix): the closed form and gradient flow agree."""
+    task, units = sw.tasks.linear_map(3, 3, decay=1.0, commuting=True), sw.units.Dense(4, "linear")
+    stairs = sw.predict(task, units, 1e-6, method="numeric")
+    closed = sw.predict(task, units, 1e-6, method="closed")
+    path = sw.train(task, units, 1e-6)
+    assert [s.feature["index"] for s in stairs.stages] == [
+        s.feature["index"] for s in closed.stages
+    ]
+    np.testing.assert_allclose(stairs.jump_times, closed.jump_times, rtol=2e-3)
+    assert max(sw.compare(stairs, path).time_error) < 1e-3
+
+
+def test_large_targets_do_not_loop():
+    """Units that wake at norm 1 far below their size must not fall asleep at once."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(6, 4))
+    task = sw.tasks.from_arrays(x, x @ np.array([1e4, -5e3, 2e3, 1e3]))
+    found = sw.predict(task, DIAGONAL, 1e-6, method="algorithm-1")
+    exact = sw.predict(task, DIAGONAL, 1e-6, method="closed")
+    np.testing.assert_allclose(found.jump_times, exact.jump_times, rtol=1e-6)
+
+
+def test_bad_starts(small_regression):
+    units = sw.units.Dense(2, "tanh")
+    start = np.full((2, 5), 1e-3)
+    with pytest.raises(sw.InputError, match="unit of zeros"):
+        sw.predict(small_regression, units, 1e-3, start=start * [[1], [0]])
+    with pytest.raises(sw.InputError, match="it is not dormant"):
+        sw.predict(small_regression, units, 1e-3, start=start * [[1], [1e4]])
+
+
 @pytest.mark.parametrize("seed", [0, 1])
 def test_real_time_agrees_with_gradient_flow_on_relu(seed):
     task, units = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2), sw.units.Dense(5)

@@ -159,7 +159,7 @@ def test_equal_columns_tie_and_are_reported():
         (UNITS, {"scale": 1e-200}, "underflow"),
         (UNITS, {"scale": 1e-3, "method": "close"}, "Did you mean 'closed'"),
         (sw.units.Dense(3), {"scale": 1e-3, "method": "closed"}, "no method 'closed' on this task"),
-        (sw.units.Dense(3), {"scale": 2.0}, "none is dormant"),
+        (sw.units.Dense(3), {"scale": 2.0}, "it is not dormant"),
     ],
 )
 def test_bad_predictions(fig3, units, options, message):

@@ -292,7 +292,7 @@ def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> b
     Its moment is when its output last rose through the middle between its sizes on the plateau
     before and after; the stages that the run did not reach are not judged.
     """
-    if stairs.stages and not points:
+    if not points:
         return False
     output = path.data["unit_output"].values
     latest, before = 0, 0

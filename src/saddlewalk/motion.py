@@ -72,8 +72,7 @@ def drives(problem: Problem, theta: Parameters, velocity: Parameters) -> Float[A
     """Velocity of each unit over its norm to the power kappa - 1: its utility left, scale-free."""
     norm, speed = norms(theta), norms(velocity)
     safe = jnp.where(norm > 0, norm, 1.0)
-    power = 1 if problem.adaptive else problem.degree - 1
-    return jnp.where(norm > 0, speed / safe**power, 0.0)[:, 0]
+    return jnp.where(norm > 0, speed / safe ** (problem.pace_degree - 1), 0.0)[:, 0]
 
 
 def growth_rates(theta: Parameters, velocity: Parameters) -> Float[Array, " width"]:

@@ -95,6 +95,11 @@ class Problem(eqx.Module):
         return self.units.layers(self.task.inputs, self.task.outputs)
 
     @property
+    def pace_degree(self) -> int:
+        """The degree by which units grow: 2 where adaptive rates make up for the rest."""
+        return 2 if self.adaptive else self.degree
+
+    @property
     def size(self) -> int:
         """Number of parameters of one unit."""
         return size_of(self.shapes)
@@ -112,6 +117,8 @@ class Problem(eqx.Module):
             raise InputError(f"start must have shape {(self.width, self.size)}; got {theta.shape}.")
         if not bool(jnp.all(jnp.isfinite(theta))):
             raise InputError("start holds NaN or infinite numbers.")
+        if not bool(jnp.all(jnp.any(theta != 0, axis=1))):
+            raise InputError("start holds a unit of zeros, which gradient flow never moves.")
         if self.units.multiplicative and bool(jnp.any(theta == 0)):
             raise InputError("start holds a zero, which these units can never leave.")
         return theta

@@ -101,7 +101,7 @@ _RUN = [
         "--solver",
         default="auto",
         show_default=True,
-        help="auto | explicit | implicit (gradient flow) | descent | sgd.",
+        help="auto | explicit | implicit | stabilised (gradient flow) | descent | sgd.",
     ),
     click.option("--learning-rate", type=float, help="For descent, sgd (default 0.01)."),
     click.option("--batch-size", type=int, help="For sgd (default 32)."),

@@ -153,7 +153,7 @@ _function = eqx.filter_jit(lambda problem, theta: problem.function(theta))
 
 def _acceleration(problem: Problem, theta: Parameters) -> float:
     norm = float(jnp.sqrt(jnp.mean(norms(theta) ** 2)))
-    return acceleration(norm, problem.degree) if 0 < norm < 1 else 1.0
+    return acceleration(norm, problem.pace_degree) if 0 < norm < 1 else 1.0
 
 
 def _checked_solver(solver: str) -> str:

@@ -11,7 +11,7 @@ run in real time. Only plateaus are skipped over: there active units rest and th
 frozen, so the cost does not depend on how long they last.
 
 **Aligned at once** (`instant-alignment`). Algorithm 1 in which dormant units need no time to find the
-maximum of their utility.
+first maximum of their utility.
 """
 
 import itertools
@@ -42,16 +42,19 @@ def algorithm_1(start: Start) -> Outcome:
 
 
 def instantly_aligned(start: Start) -> Outcome:
-    """Algorithm 1 with dormant units aligned at once: its limit for degree 2 (appendix B.4), and above
-    the lower bounds of Eq 17, each jump's wait counted from the jump before."""
+    """Algorithm 1 from a start at which every unit is aligned with the maximum that it climbs to.
+
+    Up to the first jump this is the limit of vanishing scale for degree 2 (appendix B.4), and above
+    the lower bound of Eq 17. Later on units turn as in Algorithm 1: one that is aligned with a
+    feature already learned must first forget it.
+    """
     walk = Walk(start.problem, start.theta, real_time=False, aligned=True)
     outcome = _outcome(start, walk)
-    bound = start.problem.degree > 2
     note = Assumption(
         "dormant units align at once",
-        not bound,
+        start.problem.degree == 2,
         float(start.problem.degree),
-        "kappa = 2 and a vanishing scale; above 2 each wait is a lower bound (Eq 17)",
+        "kappa = 2 and a vanishing scale; above 2 the first time is a lower bound (Eq 17)",
     )
     return replace(outcome, assumptions=(*outcome.assumptions, note))
 
@@ -91,7 +94,7 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
         middle = 0.5 * (curve.loss[a] + curve.loss[b])
         stages.append(
             Stage(
-                time=curve.crossing(float(middle), float(curve.time[a])),
+                time=curve.part(a, b).crossing(float(middle)),
                 loss=float(curve.loss[b]),
                 units=on,
                 dormant=off,

@@ -52,10 +52,12 @@ class Phase(NamedTuple):
     calm: Float[Array, ""]
     """Active units are at rest when the loss they would lose while a dormant unit grows by a factor
     of e is below this part of what the stage has gained."""
-    slowest: Float[Array, ""]
-    """A growth rate too small to wait for."""
-    spent: Float[Array, " width"]
-    """Drive below which a unit has no utility left."""
+    largest: Float[Array, " width"]
+    """The largest drive that each unit ever had."""
+    idle: Float[Array, ""]
+    """Part of it below which a unit has no utility left."""
+    exhausted: Float[Array, ""]
+    """Part of it below which an active unit is at rest in any case."""
     level: Float[Array, ""]
     """Loss on the plateau before."""
 
@@ -105,6 +107,10 @@ class Alternation(AbstractMotion):
     def _only_active(self, theta: Parameters) -> Parameters:
         return jnp.where(self.active[:, None], theta, 0.0)
 
+    def active_loss(self, theta: Parameters) -> Float[Array, ""]:
+        """Loss of the active units alone."""
+        return self.problem.loss(self._only_active(theta))
+
     def loss_rate(self, theta: Parameters) -> Float[Array, ""]:
         """How the loss of the active units changes: they follow its gradient."""
         push = jnp.where(self.active[:, None], self.push(theta), 0.0)
@@ -116,7 +122,7 @@ class Alternation(AbstractMotion):
         push = self.push(theta)
         rate, curvature = jax.jvp(self.loss_rate, (theta,), (push,))
         return View(
-            self.problem.loss(self._only_active(theta)),
+            self.active_loss(theta),
             rate,
             curvature,
             drives(self.problem, theta, push),
@@ -139,6 +145,9 @@ class Alternation(AbstractMotion):
         size = jnp.where(utility > 0, size, 0.0)  # a unit that shrinks does not wake
         waking = jnp.log(phase.wake) - jnp.log(jnp.maximum(size, _TINY))
         sleeping = jnp.log(jnp.maximum(ratio, _TINY)) - jnp.log(phase.sleep)
+        sleeping = jnp.where(
+            utility < 0, sleeping, jnp.inf
+        )  # only a unit that shrinks falls asleep
         return Margins(
             waking=jnp.where(~self.active & phase.dormant_move, waking, jnp.inf),
             sleeping=jnp.where(self.active & phase.active_move, sleeping, jnp.inf),
@@ -152,14 +161,17 @@ class Alternation(AbstractMotion):
         push = self.push(theta)
         growth = growth_rates(theta, push)
         fastest = jnp.max(jnp.where(self.active, 0.0, growth))
-        enough = self.phase.calm * fastest * jnp.maximum(self.phase.level - loss, 0.0)
-        falling = jnp.maximum(-self.loss_rate(theta), _TINY) / jnp.maximum(enough, _TINY)
-        slow = jnp.maximum(_PATIENT * fastest, self.phase.slowest)
-        moving = jnp.max(jnp.where(restless, jnp.abs(growth), 0.0)) / slow
-        # if no dormant unit is worth waiting for, the active ones go on until their drive is spent
-        drive = jnp.where(self.active, drives(self.problem, theta, push) / self.phase.spent, 0.0)
-        far = jnp.where(fastest > self.phase.slowest, jnp.maximum(falling, moving), jnp.max(drive))
-        far = jnp.log(jnp.maximum(far, _TINY))
+        allowed = self.phase.calm * fastest * jnp.maximum(self.phase.level - loss, 0.0)
+        falling = jnp.maximum(-self.loss_rate(theta), _TINY) / jnp.maximum(allowed, _TINY)
+        moving = jnp.max(jnp.where(restless, jnp.abs(growth), 0.0))
+        moving = moving / jnp.maximum(_PATIENT * fastest, _TINY)
+        drive = drives(self.problem, theta, push) / self.phase.largest
+        # with dormant units that still have utility the residual must be right to the last digit
+        waiting = jnp.any(~self.active & (drive > self.phase.idle))
+        enough = jnp.where(waiting, self.phase.exhausted, self.phase.idle)
+        spent = jnp.max(jnp.where(self.active, drive, 0.0)) / enough
+        settled = jnp.where(waiting, jnp.maximum(falling, moving), jnp.inf)
+        far = jnp.log(jnp.maximum(jnp.minimum(settled, spent), _TINY))
         return jnp.where(self.phase.active_move, far, jnp.inf)
 
     def margin(self, y: Parameters) -> Float[Array, ""]:

@@ -85,8 +85,9 @@ class AbstractTheory(abc.ABC):
 
 def refuse_large_start(start: Start) -> None:
     """Units of norm 1 and more are not dormant: there is nothing to predict."""
-    if not 0 < start.norm < 1:
+    largest = float(start.norms.max())
+    if not largest < 1:
         raise InputError(
-            f"At scale {start.scale:g} units start with norm {start.norm:.3g}: none is dormant. "
-            "Use a smaller scale."
+            f"At scale {start.scale:g} the largest unit starts with norm {largest:.3g}: it is not "
+            "dormant. Use a smaller scale."
         )

@@ -60,7 +60,7 @@ def predict(
     method : "numeric" (AGF in real time, for any units), "algorithm-1" (AGF as printed, for any
         units), "instant-alignment" (the same with dormant units aligned at once: the limit for degree
         2, the lower bounds of Eq 17 above), "closed" (the theorem's formulas at this scale), "limit"
-        (scale to zero), or "auto": the closed form where its hypotheses hold, else "numeric".
+        (scale to zero), or "auto": the closed form where there is one that gives times, else "numeric".
     rates : learning rate of each layer by name, as in `train`.
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
@@ -93,7 +93,7 @@ def predict(
 
 def _mean_threshold(start: Start) -> float:
     """The mean of c_i (Eq 3) over the units: the paper's learning rate."""
-    return float(np.mean(utility_to_reach(start.norms, start.problem.degree)))
+    return float(np.mean(utility_to_reach(start.norms, start.problem.pace_degree)))
 
 
 def _staircase(
@@ -106,7 +106,7 @@ def _staircase(
     problem = start.problem
     eta = outcome.eta
     if eta is None:
-        eta = acceleration(start.norm, problem.degree)
+        eta = acceleration(start.norm, problem.pace_degree)
     initial = outcome.initial_loss
     return Staircase(
         setting=problem.task.name,
@@ -127,7 +127,7 @@ def _staircase(
 
 
 def _general_audit(start: Start) -> tuple[Assumption, ...]:
-    blur = 1 / acceleration(start.norm, start.problem.degree)
+    blur = 1 / acceleration(start.norm, start.problem.pace_degree)
     return (
         Assumption(
             "initial norm of a unit", start.norm < 1, start.norm, "below 1; the smaller the better"

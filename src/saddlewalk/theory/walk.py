@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from scipy.optimize import minimize
 
 from saddlewalk import ode
 from saddlewalk.curve import LossCurve
@@ -26,8 +27,9 @@ _CALM = 1e-10
 """In real time the active units rest when the loss they would lose while a dormant one grows by a
 factor of e is below this part of what the stage has gained."""
 _EXHAUSTED = 1e-9
-"""In Algorithm 1 they rest when their drive has fallen to this part of its largest."""
-_CONVERGENCE = 1e-4
+"""They rest in any case, and in Algorithm 1 only then, when their drive has fallen to this part of its
+largest."""
+CONVERGENCE = 1e-4
 """A dormant unit has no utility left when its drive has fallen to this part of its largest."""
 _PLATEAU_TOLERANCE = 1e-9
 _TRANSITION_TOLERANCE = 1e-6
@@ -35,6 +37,13 @@ _KINKED_TOLERANCE = 1e-4
 _PATIENCE = 256
 """Explicit steps after which a transition counts as stiff."""
 _MOST_STEPS = 100_000
+_MOST_KINKED = 5_000
+_MOST_ROUNDS = 100
+_LONG = 20_000
+"""Right-hand sides of a cost phase in Algorithm 1 after which its tail is cut short."""
+_POLISH = 500
+_TAIL = 0.1
+"""Part of a stage's gain that its tail may hold."""
 _ALIGNED = 1e-7
 """Part of a gradient that may still turn a unit that counts as aligned."""
 _AT_EVENT = 1e-6
@@ -73,12 +82,11 @@ class Walk:
         self.time = 0.0
         self.evaluations = 0
         self.sign = signs(problem, theta)
-        residual = eqx.filter_jit(lambda p, th: p.residual(0 * th))(problem, theta)
-        push = eqx.filter_jit(lambda p, th, r: p.climb(th, r))(problem, theta, residual)
+        push = _climb(problem, theta, _residual(problem, 0 * theta))
         self.largest_drive = np.asarray(drives(problem, theta, push))
         if problem.units.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
-        self.level = float(eqx.filter_jit(lambda p, th: p.loss(0 * th))(problem, theta))
+        self.level = float(_loss(problem, 0 * theta))
         self._curve: list[np.ndarray] = [np.array([[0.0, self.level, 0.0, 0.0]])]
         self._points = 1
         self.moments = [Moment(0, theta, self.active.copy(), np.zeros(problem.width))]
@@ -86,22 +94,20 @@ class Walk:
 
     def run(self) -> str:
         """Alternate until nothing is left to learn; the reason is returned."""
-        while True:
+        if self.aligned and not self.problem.units.rotatable:
+            self._align_dormant()
+        for _ in range(_MOST_ROUNDS + 10 * self.problem.width):
             if self.active.all():
                 return "no dormant units"
-            stopped = self._cross_plateau()
+            stopped = self._cross_plateau() or self._pass_transition()
             if stopped:
                 return stopped
-            stopped = self._pass_transition()
-            if stopped:
-                return stopped
+        return "limit"
 
     def _cross_plateau(self) -> str:
         """Dormant units climb with the residual frozen until the first wakes."""
         if self.problem.units.rotatable:
             self._mix_dormant()
-        if self.aligned:
-            self._align_dormant()
         flow = self._flow(plateau=True)
         if self._no_utility_left(np.asarray(_drives_of(flow, self.theta))):
             return "no utility left"
@@ -122,33 +128,60 @@ class Walk:
 
     def _pass_transition(self) -> str:
         """Active units descend until they rest; dormant ones wake and sleep meanwhile."""
-        taken, kind = 0, "explicit"
+        taken, spent, kind = 0, self.evaluations, "explicit"
         while taken < _MOST_STEPS:
             flow = self._flow(plateau=False)
             margins = self._margins(flow)
             if self._apply(margins):
                 continue
-            if float(margins.resting) <= 0 or not self.active.any():
+            if float(margins.resting) <= _AT_EVENT or not self.active.any():
                 self._rest()
                 return ""
             tolerance = self._tolerance(_TRANSITION_TOLERANCE)
-            budget = _PATIENCE if kind == "explicit" else _MOST_STEPS
-            for piece in self._integrate(flow, kind, tolerance, budget):
+            for piece in self._integrate(flow, kind, tolerance, _PATIENCE):
                 taken += piece.steps
                 if piece.stalled:
                     return "stalled: the velocity is not finite or not smooth enough for any step"
                 if piece.event:
-                    margins = self._margins(flow)
-                    if float(margins.resting) <= _AT_EVENT:
-                        self._rest()
-                        return ""
-                    self._apply(margins, _AT_EVENT)
+                    self._apply(self._margins(flow), _AT_EVENT)
+            if not self.problem.units.smooth:
+                if taken >= _MOST_KINKED:  # a unit may slide along a kink for ever
+                    self._rest()
+                    return ""
+                continue
             kind = "stabilised" if taken >= _PATIENCE else kind
+            if not self.real_time and self.evaluations - spent > _LONG:
+                self._polish(flow)
+                self._apply(self._margins(self._flow(plateau=False)))
+                self._rest()
+                return ""
         return "limit"
+
+    def _polish(self, flow: Alternation) -> None:
+        """The end of a long tail: to the critical point beside which gradient flow has settled.
+
+        Where the loss is flat the flow slows down like a power of time; its place no longer
+        changes, and a quasi-Newton method finds the bottom.
+        """
+        shape, start = self.theta.shape, flow.state(self.theta)
+        active = np.broadcast_to(self.active[:, None], shape).ravel()
+        y = np.array(start).ravel()
+
+        def cost(some: np.ndarray) -> tuple[float, np.ndarray]:
+            y[active] = some
+            loss, slope = _active_loss(flow, jnp.asarray(y.reshape(shape)))
+            return float(loss), np.asarray(slope).ravel()[active]
+
+        options = {"maxiter": _POLISH, "maxfun": 2 * _POLISH, "gtol": 1e-12, "ftol": 1e-15}
+        before = cost(y[active].copy())[0]
+        found = minimize(cost, y[active].copy(), jac=True, method="L-BFGS-B", options=options)
+        if before - found.fun > _TAIL * (self.level - before):
+            return  # this was no tail: the flow is passing a saddle
+        y[active] = found.x
+        self.theta = flow.parameters(jnp.asarray(y.reshape(shape)))
 
     def _flow(self, plateau: bool) -> Alternation:
         wake, sleep = (WAKE, _SLEEP * WAKE) if self.real_time else (1.0, _COLLAPSE)
-        spent = _CONVERGENCE if self.real_time else _EXHAUSTED
         number = lambda value: jnp.asarray(value, dtype=jnp.float64)  # noqa: E731
         phase = Phase(
             dormant_move=jnp.asarray(plateau or self.real_time),
@@ -156,9 +189,10 @@ class Walk:
             wakes_by_norm=jnp.asarray(not self.real_time),
             wake=number(wake),
             sleep=number(sleep),
-            calm=number(_CALM),
-            slowest=number(1e-3 / self.time if self.time > 0 else 1.0),
-            spent=number(spent * np.maximum(self.largest_drive, 1e-300)),
+            calm=number(_CALM if self.real_time else 0.0),
+            largest=number(np.maximum(self.largest_drive, 1e-300)),
+            idle=number(CONVERGENCE if plateau or self.real_time else _EXHAUSTED),
+            exhausted=number(_EXHAUSTED),
             level=number(self.level),
         )
         only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
@@ -242,7 +276,7 @@ class Walk:
         return bool(woken.any())
 
     def _no_utility_left(self, drive: np.ndarray) -> bool:
-        return not (drive > _CONVERGENCE * self.largest_drive)[~self.active].any()
+        return not (drive > CONVERGENCE * self.largest_drive)[~self.active].any()
 
     def _rest(self) -> None:
         only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
@@ -275,7 +309,13 @@ class Walk:
         return LossCurve.of(time, loss, rate, curvature)
 
 
+@eqx.filter_jit
+def _active_loss(flow: Alternation, y: Parameters) -> Any:
+    return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)
+
+
 _residual = eqx.filter_jit(lambda problem, theta: problem.residual(theta))
+_climb = eqx.filter_jit(lambda problem, theta, residual: problem.climb(theta, residual))
 _loss = eqx.filter_jit(lambda problem, theta: problem.loss(theta))
 _drives_of = eqx.filter_jit(lambda flow, th: drives(flow.problem, th, flow.push(th)))
 _margins_of = eqx.filter_jit(lambda flow, theta: flow.margins(theta))

@@ -7,7 +7,8 @@ of the heads is the bilinear form with the matrix :math:`\sum_h V_h K_h Q_h^\top
 
 from typing import Any, ClassVar
 
-from jaxtyping import Array
+import numpy as np
+from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.units.base import AbstractUnits, Shapes, Weights, halves
@@ -30,6 +31,13 @@ class LinearAttention(AbstractUnits):
                 f"one output; the task has {inputs} inputs and {outputs} outputs."
             )
         return {"V": (), "K": (inputs // 2,), "Q": (inputs // 2,)}
+
+    def describe(
+        self, shapes: Shapes, theta: Float[np.ndarray, " size"], index: int
+    ) -> dict[str, Any]:
+        """The direction of the context that a head reads: its key."""
+        key = theta[1 : 1 + shapes["K"][0]]
+        return {"kind": "direction", "vector": (key / np.linalg.norm(key)).tolist()}
 
     def respond(self, weights: Weights, x: Any) -> Array:
         """V (z K)(Q x)."""

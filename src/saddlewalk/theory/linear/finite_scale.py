@@ -121,8 +121,11 @@ def turns(modes: Strangers) -> tuple[list[int], list[float]]:
     times: list[float] = []
     for _ in range(min(left.shape)):
         size = np.where(waiting, np.linalg.norm(left, axis=1), 1.0)
-        wait = np.where(waiting, -np.log(size) / modes.sigma, np.inf)
+        # a mode that rests below its start has nothing to grow, and takes no direction
+        wait = np.where(waiting & (size < 1), -np.log(size) / modes.sigma, np.inf)
         first = int(np.argmin(wait))
+        if not np.isfinite(wait[first]):
+            break
         direction = left[first] / size[first]
         left = left - np.outer(left @ direction, direction)
         waiting[first] = False
