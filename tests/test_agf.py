@@ -289,7 +289,7 @@ def test_alignment_at_once_gives_the_bounds_of_eq_17():
     real = sw.predict(task, units, 1e-4, 0, method="algorithm-1")
     assert stairs.jump_times[0] == pytest.approx(bound, rel=1e-6)
     assert stairs.jump_times[0] < real.jump_times[0]
-    assert stairs.loss_levels == pytest.approx(real.loss_levels, rel=1e-6)
+    assert stairs.loss_levels[:2] == pytest.approx(real.loss_levels[:2], rel=1e-6)
 
 
 def test_alignment_at_once_is_the_limit_for_degree_two():

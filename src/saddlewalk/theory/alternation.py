@@ -35,6 +35,9 @@ LEAST_ALIGNMENT = 0.01
 """Below this cosine between a unit and the residual, the size at rest is that at this cosine."""
 _PATIENT = 1e-3
 """An active unit on its way up or down is waited for, unless dormant ones grow this much faster."""
+_LAST = 0.3
+"""The last stage ends when the drive of its units is this part of what counts as none: the loss, of
+second order, is then right to 1e-7."""
 _TINY = 1e-300
 
 
@@ -168,7 +171,7 @@ class Alternation(AbstractMotion):
         drive = drives(self.problem, theta, push) / self.phase.largest
         # with dormant units that still have utility the residual must be right to the last digit
         waiting = jnp.any(~self.active & (drive > self.phase.idle))
-        enough = jnp.where(waiting, self.phase.exhausted, self.phase.idle)
+        enough = jnp.where(waiting, self.phase.exhausted, _LAST * self.phase.idle)
         spent = jnp.max(jnp.where(self.active, drive, 0.0)) / enough
         settled = jnp.where(waiting, jnp.maximum(falling, moving), jnp.inf)
         far = jnp.log(jnp.maximum(jnp.minimum(settled, spent), _TINY))
