@@ -156,7 +156,14 @@ def compare(**options: Any) -> None:
     import saddlewalk as sw
 
     task, units, common = _prepare(options)
-    stairs = sw.predict(task, units, common["scale"], common["seed"], common["method"])
+    stairs = sw.predict(
+        task,
+        units,
+        common["scale"],
+        common["seed"],
+        common["method"],
+        max_time=common["run"]["max_time"],
+    )
     path = sw.train(task, units, common["scale"], common["seed"], **common["run"])
     agreement = sw.compare(stairs, path)
     record = agreement.to_json()

@@ -33,12 +33,16 @@ _LEAST_DROP = 1e-6
 
 def in_real_time(start: Start) -> Outcome:
     """Real-time AGF at finite scale."""
-    return _outcome(start, Walk(start.problem, start.theta, real_time=True))
+    return _outcome(
+        start, Walk(start.problem, start.theta, real_time=True, max_time=start.max_time)
+    )
 
 
 def algorithm_1(start: Start) -> Outcome:
     """Algorithm 1 as printed."""
-    return _outcome(start, Walk(start.problem, start.theta, real_time=False))
+    return _outcome(
+        start, Walk(start.problem, start.theta, real_time=False, max_time=start.max_time)
+    )
 
 
 def instantly_aligned(start: Start) -> Outcome:
@@ -48,7 +52,7 @@ def instantly_aligned(start: Start) -> Outcome:
     the lower bound of Eq 17. Later on units turn as in Algorithm 1: one that is aligned with a
     feature already learned must first forget it.
     """
-    walk = Walk(start.problem, start.theta, real_time=False, aligned=True)
+    walk = Walk(start.problem, start.theta, real_time=False, aligned=True, max_time=start.max_time)
     outcome = _outcome(start, walk)
     note = Assumption(
         "dormant units align at once",

@@ -1,6 +1,7 @@
 """What a theory of one setting offers: closed forms, their hypotheses, and where they apply."""
 
 import abc
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +23,8 @@ class Start:
     scale: float
     seed: int = 0
     given: Any = None
+    max_time: float = math.inf
+    """When to stop, for the methods that walk through time."""
 
     @cached_property
     def theta(self) -> Parameters:

@@ -49,6 +49,7 @@ def predict(
     start: Any = None,
     adaptive: bool = False,
     eta: str = "norm",
+    max_time: float = math.inf,
 ) -> Staircase:
     """Predict what is learned, in which order, when, and the loss between.
 
@@ -65,13 +66,17 @@ def predict(
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
+    max_time : where "numeric" and "algorithm-1" stop. They stop by themselves when every dormant unit's
+        utility has fallen to 1e-4 of its largest, as `train` does.
     eta : what accelerated time is measured in: "norm" (that of a unit of mean size at the start, Eq
         20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
     """
     if eta not in ("norm", "mean"):
         raise InputError(f"eta must be 'norm' or 'mean'; got '{eta}'.")
+    if not max_time > 0:
+        raise InputError(f"The time limit must be positive; got {max_time}.")
     problem = Problem(task, units, penalty, rates, adaptive=adaptive)
-    origin = Start(problem, scale, seed, start)
+    origin = Start(problem, scale, seed, start, max_time)
     theory = next((t for t in THEORIES if not adaptive and t.covers(problem)), None)
     methods = {**(theory.methods() if theory else {}), **NUMERIC}
     if method != "auto" and method not in methods:

@@ -1,5 +1,6 @@
 """The walk of AGF from plateau to plateau: who is active, what time it is, and the loss curve behind."""
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,7 @@ _KINKED_TOLERANCE = 1e-4
 _PATIENCE = 256
 """Explicit steps after which a transition counts as stiff."""
 _MOST_STEPS = 100_000
-_MOST_KINKED = 5_000
+_SLIDING = 1e-4
 _MOST_ROUNDS = 100
 _LONG = 20_000
 """Right-hand sides of a cost phase in Algorithm 1 after which its tail is cut short."""
@@ -72,10 +73,16 @@ class Walk:
     """The state of the algorithm between two events, and the loss curve behind it."""
 
     def __init__(
-        self, problem: Problem, theta: Parameters, *, real_time: bool, aligned: bool = False
+        self,
+        problem: Problem,
+        theta: Parameters,
+        *,
+        real_time: bool,
+        aligned: bool = False,
+        max_time: float = math.inf,
     ) -> None:
         self.problem, self.theta, self.real_time = problem, theta, real_time
-        self.aligned = aligned
+        self.aligned, self.max_time = aligned, max_time
         self.bar: Progress | None = None
         self.active = np.zeros(problem.width, dtype=bool)
         self.woke_as = theta
@@ -121,15 +128,15 @@ class Walk:
                     return "no utility left"
                 if piece.stalled:
                     return "stalled: a dormant unit's velocity is not finite or not smooth"
-                if steps >= _MOST_STEPS:
+                if steps >= _MOST_STEPS or self.time >= self.max_time:
                     return "limit"
         self._wake(self._margins(flow))
         return ""
 
     def _pass_transition(self) -> str:
         """Active units descend until they rest; dormant ones wake and sleep meanwhile."""
-        taken, spent, kind = 0, self.evaluations, "explicit"
-        while taken < _MOST_STEPS:
+        taken, spent, passed, kind = 0, self.evaluations, 0.0, "explicit"
+        while taken < _MOST_STEPS and self.time < self.max_time:
             flow = self._flow(plateau=False)
             margins = self._margins(flow)
             if self._apply(margins):
@@ -140,22 +147,34 @@ class Walk:
             tolerance = self._tolerance(_TRANSITION_TOLERANCE)
             for piece in self._integrate(flow, kind, tolerance, _PATIENCE):
                 taken += piece.steps
+                passed += float(piece.time[-1])
                 if piece.stalled:
                     return "stalled: the velocity is not finite or not smooth enough for any step"
                 if piece.event:
                     self._apply(self._margins(flow), _AT_EVENT)
-            if not self.problem.units.smooth:
-                if taken >= _MOST_KINKED:  # a unit may slide along a kink for ever
+                elif not self.problem.units.smooth and self._slides(piece, passed):
                     self._rest()
                     return ""
-                continue
-            kind = "stabilised" if taken >= _PATIENCE else kind
-            if not self.real_time and self.evaluations - spent > _LONG:
+            if taken >= _PATIENCE and self.problem.units.smooth:
+                kind = "stabilised"
+            if (
+                not self.real_time
+                and self.evaluations - spent > _LONG
+                and self.problem.units.smooth
+            ):
                 self._polish(flow)
                 self._apply(self._margins(self._flow(plateau=False)))
                 self._rest()
                 return ""
         return "limit"
+
+    def _slides(self, piece: ode.Piece, passed: float) -> bool:
+        """A unit that slides along a kink has a velocity for ever and yet goes nowhere: it rests when
+        in the time that has passed it would gain next to nothing."""
+        lasted = float(piece.time[-1] - piece.time[0])
+        fall = float(piece.saved.loss[0] - piece.saved.loss[-1])
+        gained = self.level - float(piece.saved.loss[-1])
+        return fall * passed <= _SLIDING * lasted * gained
 
     def _polish(self, flow: Alternation) -> None:
         """The end of a long tail: to the critical point beside which gradient flow has settled.
@@ -239,7 +258,13 @@ class Walk:
         origin = self.time
         runs = self.real_time or bool(flow.phase.dormant_move)
         pieces = ode.integrate(
-            flow, flow.state(self.theta), kind=kind, rtol=rtol, times=np.zeros(0), max_steps=most
+            flow,
+            flow.state(self.theta),
+            kind=kind,
+            rtol=rtol,
+            times=np.zeros(0),
+            max_steps=most,
+            max_time=self.max_time - origin if runs else math.inf,
         )
         for piece in pieces:
             self.theta = flow.parameters(jnp.asarray(piece.end))
