@@ -38,7 +38,7 @@ _KINKED_TOLERANCE = 1e-4
 _PATIENCE = 256
 """Explicit steps after which a transition counts as stiff."""
 _MOST_STEPS = 100_000
-_SLIDING = 1e-4
+_SLIDING, _GROWING = 1e-4, 1e-2
 _MOST_ROUNDS = 100
 _LONG = 20_000
 """Right-hand sides of a cost phase in Algorithm 1 after which its tail is cut short."""
@@ -169,12 +169,16 @@ class Walk:
         return "limit"
 
     def _slides(self, piece: ode.Piece, passed: float) -> bool:
-        """A unit that slides along a kink has a velocity for ever and yet goes nowhere: it rests when
-        in the time that has passed it would gain next to nothing."""
-        lasted = float(piece.time[-1] - piece.time[0])
-        fall = float(piece.saved.loss[0] - piece.saved.loss[-1])
-        gained = self.level - float(piece.saved.loss[-1])
-        return fall * passed <= _SLIDING * lasted * gained
+        """A unit that slides along a kink has a velocity for ever and yet goes nowhere. The active
+        ones rest when, at this pace, neither the loss nor their sizes would change noticeably in as
+        much time as has passed."""
+        ahead = passed / max(float(piece.time[-1] - piece.time[0]), 1e-300)
+        view = piece.saved
+        gained = self.level - float(view.loss[-1])
+        falls = float(view.loss[0] - view.loss[-1]) * ahead > _SLIDING * gained
+        sizes = np.maximum(np.asarray(view.output)[[0, -1]][:, self.active], 1e-300)
+        grows = np.abs(np.log(sizes[1] / sizes[0])).max(initial=0.0) * ahead > _GROWING
+        return not falls and not grows
 
     def _polish(self, flow: Alternation) -> None:
         """The end of a long tail: to the critical point beside which gradient flow has settled.
