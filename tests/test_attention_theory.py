@@ -336,7 +336,7 @@ def test_audit_names_what_fails(values, scale, words):
 
 
 def test_norm_one_and_more_is_refused():
-    with pytest.raises(sw.InputError, match="none is dormant"):
+    with pytest.raises(sw.InputError, match="not dormant"):
         closed(VALUES, 5, 3.0)
 
 

@@ -422,5 +422,5 @@ def test_what_is_covered():
     samples = sw.tasks.from_arrays(np.eye(2), np.eye(2))
     assert not THEORY.covers(sw.Problem(samples, sw.units.Dense(2, "tanh")))
     assert THEORY.covers(sw.Problem(samples, linear_units))
-    with sw.float64(), pytest.raises(sw.InputError, match="none is dormant"):
+    with sw.float64(), pytest.raises(sw.InputError, match="not dormant"):
         THEORY.methods()["closed"](Start(sw.Problem(task, linear_units), 3.0))

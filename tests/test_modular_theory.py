@@ -338,7 +338,7 @@ def test_learning_rates_rescale_the_bound():
 
 
 def test_norm_one_and_more_is_refused():
-    with pytest.raises(sw.InputError, match="none is dormant"):
+    with pytest.raises(sw.InputError, match="not dormant"):
         outcome_and_audit(sw.tasks.modular_addition(7, {1: 6.0}), 6, scale=2.0)
 
 
