@@ -117,10 +117,10 @@ class Problem(eqx.Module):
             raise InputError(f"start must have shape {(self.width, self.size)}; got {theta.shape}.")
         if not bool(jnp.all(jnp.isfinite(theta))):
             raise InputError("start holds NaN or infinite numbers.")
-        if not bool(jnp.all(jnp.any(theta != 0, axis=1))):
-            raise InputError("start holds a unit of zeros, which gradient flow never moves.")
         if self.units.multiplicative and bool(jnp.any(theta == 0)):
             raise InputError("start holds a zero, which these units can never leave.")
+        if not bool(jnp.all(jnp.any(theta != 0, axis=1))):
+            raise InputError("start holds a unit of zeros, which gradient flow never moves.")
         return theta
 
     def weights(self, theta: ParametersLike) -> Weights:
