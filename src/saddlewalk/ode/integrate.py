@@ -30,7 +30,7 @@ _PIECE_STEPS = (256, 64, 16)
 """Steps a piece: the most that keeps it well below a second and its results small, so that Ctrl-C
 is answered. Chosen by counting, not by timing: a run repeats bit for bit."""
 
-EVALUATIONS = {"explicit": 6, "implicit": 7, "stabilised": 50}
+EVALUATIONS = {"explicit": 6, "implicit": 7, "stabilised": 500}
 """Right-hand sides a step, the implicit method's Jacobian not counted; for the stabilised method a
 guess, of which a run counts the true number."""
 

@@ -38,10 +38,12 @@ _KINKED_TOLERANCE = 1e-4
 _PATIENCE = 256
 """Explicit steps after which a transition counts as stiff."""
 _MOST_STEPS = 100_000
-_SLIDING, _GROWING = 1e-4, 1e-2
+_SLIDING, _GROWING, _FADING = 1e-4, 1e-2, 1e-6
+"""Active units have settled when the loss falls by less than this part of the stage's gain, and no
+size changes by more than this part, in as much time as has passed; in the last stage the loss alone."""
 _MOST_ROUNDS = 100
 _LONG = 20_000
-"""Right-hand sides of a cost phase in Algorithm 1 after which its tail is cut short."""
+"""Right-hand sides after which the tail of a transition may be cut short."""
 _POLISH = 500
 _TAIL = 0.1
 """Part of a stage's gain that its tail may hold."""
@@ -152,33 +154,38 @@ class Walk:
                     return "stalled: the velocity is not finite or not smooth enough for any step"
                 if piece.event:
                     self._apply(self._margins(flow), _AT_EVENT)
-                elif not self.problem.units.smooth and self._slides(piece, passed):
-                    self._rest()
+                elif self._settled(piece, passed, self.evaluations - spent):
+                    self._settle(flow)
                     return ""
             if taken >= _PATIENCE and self.problem.units.smooth:
                 kind = "stabilised"
-            if (
-                not self.real_time
-                and self.evaluations - spent > _LONG
-                and self.problem.units.smooth
-            ):
-                self._polish(flow)
-                self._apply(self._margins(self._flow(plateau=False)))
-                self._rest()
-                return ""
         return "limit"
 
-    def _slides(self, piece: ode.Piece, passed: float) -> bool:
-        """A unit that slides along a kink has a velocity for ever and yet goes nowhere. The active
-        ones rest when, at this pace, neither the loss nor their sizes would change noticeably in as
-        much time as has passed."""
-        ahead = passed / max(float(piece.time[-1] - piece.time[0]), 1e-300)
-        view = piece.saved
-        gained = self.level - float(view.loss[-1])
-        falls = float(view.loss[0] - view.loss[-1]) * ahead > _SLIDING * gained
+    def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:
+        """What still moves no longer matters: neither the loss nor the sizes of the active units
+        would, at this pace, change noticeably in as much time as has passed.
+
+        A unit that slides along a kink has a velocity for ever and yet goes nowhere; a smooth one
+        may slow down like a power of time. In the last stage only the loss matters.
+        """
+        ahead, view = passed / max(float(piece.time[-1] - piece.time[0]), 1e-300), piece.saved
+        fall = float(view.loss[0] - view.loss[-1]) * ahead / (self.level - float(view.loss[-1]))
+        smooth = self.problem.units.smooth
+        if smooth and self._no_utility_left(view.drive[-1]):
+            return fall < _FADING
+        if smooth and spent < _LONG:
+            return False
+        if smooth and not self.real_time:
+            return True
         sizes = np.maximum(np.asarray(view.output)[[0, -1]][:, self.active], 1e-300)
         grows = np.abs(np.log(sizes[1] / sizes[0])).max(initial=0.0) * ahead > _GROWING
-        return not falls and not grows
+        return fall < _SLIDING and not grows
+
+    def _settle(self, flow: Alternation) -> None:
+        if self.problem.units.smooth:
+            self._polish(flow)
+            self._apply(self._margins(self._flow(plateau=False)))
+        self._rest()
 
     def _polish(self, flow: Alternation) -> None:
         """The end of a long tail: to the critical point beside which gradient flow has settled.
