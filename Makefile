@@ -12,7 +12,7 @@ help:            ## this list
 	@grep -E '^[a-z]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
 run: $(VENV)/.run       ## predict, simulate and compare modular addition; picture and numbers in results/first
-	$(BIN)/saddlewalk compare modular-addition --p 7 --spectrum 1:4,2:2 --out $(OUT) --force
+	$(BIN)/saddlewalk compare modular-addition --out $(OUT) --force
 	@echo "Now look at $(OUT)/figure.png"
 
 test: $(VENV)/.test      ## the tests
