@@ -18,6 +18,8 @@ _ROUGH = 1e-7
 _BLUR = 4.0
 """Points over which a noisy curve is smoothed."""
 _ENOUGH = 50
+_GRAIN = 0.01
+"""Parts of the descent, and of the time, over which a chattering curve is evened out."""
 
 Curve = Float[np.ndarray, " time"]
 
@@ -56,6 +58,24 @@ class LossCurve:
         else:
             noise = 0.0
         return cls(t, values, np.gradient(values, t), noise=noise)
+
+    def evened(self) -> "LossCurve":
+        """With slopes of chords, for a flow that chatters along kinks: its velocity is not where it
+        goes. A chord ends where the loss or the time has changed by a grain."""
+        falling = -np.minimum.accumulate(self.loss)
+        loss, time = _GRAIN * float(falling[-1] - falling[0]), _GRAIN * self.time
+        rows = np.arange(len(self.time))
+        first = np.maximum(
+            np.searchsorted(falling, falling - loss), np.searchsorted(self.time, self.time - time)
+        )
+        last = np.minimum(
+            np.searchsorted(falling, falling + loss, "right"),
+            np.searchsorted(self.time, self.time + time, "right"),
+        )
+        a, b = np.clip(first - 1, 0, rows), np.clip(last, rows, rows[-1])
+        lasted = self.time[b] - self.time[a]
+        rate = (self.loss[b] - self.loss[a]) / np.where(lasted > 0, lasted, 1.0)
+        return LossCurve(self.time, self.loss, rate, noise=self.noise)
 
     def part(self, first: int, last: int) -> "LossCurve":
         """The curve from one of its points to another, both included."""

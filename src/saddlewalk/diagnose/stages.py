@@ -17,7 +17,8 @@ def loss_curve(path: "Trajectory") -> LossCurve:
     """The loss of a trajectory with its exact slope and curvature."""
     smooth = path.info["solver"] not in ("descent", "sgd")  # finite steps do not follow the slope
     derivatives = [path.data[name].values for name in ("loss_rate", "loss_curvature")]
-    return LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
+    curve = LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
+    return curve.evened() if path.info.get("kinked") else curve
 
 
 def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:

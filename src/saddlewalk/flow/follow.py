@@ -18,7 +18,7 @@ _PATIENCE = 20_000
 """Explicit steps after which a small problem counts as stiff."""
 _TOLERANCE = {"explicit": 1e-8, "implicit": 1e-8, "stabilised": 1e-6}
 """Error of a step; the stabilised method is of order 2, and would take ten times the steps at 1e-8."""
-_KINKED_TOLERANCE = 1e-4
+_KINKED_TOLERANCE = 1e-5
 _STILL = 1e-13
 """A drive this small, relatively, is rounding: nothing moves, whatever is left to learn."""
 

@@ -121,6 +121,7 @@ def train(
                 **limits,
             )
     info = {
+        "kinked": not problem.units.smooth,
         "setting": task.name,
         "scale": float(scale),
         "seed": int(seed),

@@ -34,7 +34,9 @@ CONVERGENCE = 1e-4
 """A dormant unit has no utility left when its drive has fallen to this part of its largest."""
 _PLATEAU_TOLERANCE = 1e-9
 _TRANSITION_TOLERANCE = 1e-6
-_KINKED_TOLERANCE = 1e-4
+_KINKED_TOLERANCE = {True: 1e-5, False: 1e-4}
+"""In real time and in Algorithm 1. Steps across kinks err in proportion to it, and their number grows
+as much; at 1e-4 a ReLU network may end in another minimum."""
 _PATIENCE = 256
 """Explicit steps after which a transition counts as stiff."""
 _MOST_STEPS = 100_000
@@ -155,8 +157,9 @@ class Walk:
                 if piece.event:
                     self._apply(self._margins(flow), _AT_EVENT)
                 elif self._settled(piece, passed, self.evaluations - spent):
-                    self._settle(flow)
-                    return ""
+                    if self._settle(flow):
+                        return ""
+                    spent = self.evaluations
             if taken >= _PATIENCE and self.problem.units.smooth:
                 kind = "stabilised"
         return "limit"
@@ -170,24 +173,25 @@ class Walk:
         """
         ahead, view = passed / max(float(piece.time[-1] - piece.time[0]), 1e-300), piece.saved
         fall = float(view.loss[0] - view.loss[-1]) * ahead / (self.level - float(view.loss[-1]))
-        smooth = self.problem.units.smooth
-        if smooth and self._no_utility_left(view.drive[-1]):
-            return fall < _FADING
-        if smooth and spent < _LONG:
-            return False
-        if smooth and not self.real_time:
+        last, smooth = self._no_utility_left(view.drive[-1]), self.problem.units.smooth
+        if smooth and last and fall < _FADING:
             return True
+        if smooth and (spent < _LONG or not self.real_time):
+            return spent >= _LONG
         sizes = np.maximum(np.asarray(view.output)[[0, -1]][:, self.active], 1e-300)
         grows = np.abs(np.log(sizes[1] / sizes[0])).max(initial=0.0) * ahead > _GROWING
-        return fall < _SLIDING and not grows
+        return fall < (_FADING if last else _SLIDING) and not grows
 
-    def _settle(self, flow: Alternation) -> None:
+    def _settle(self, flow: Alternation) -> bool:
+        """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
         if self.problem.units.smooth:
-            self._polish(flow)
+            if not self._polish(flow):
+                return False
             self._apply(self._margins(self._flow(plateau=False)))
         self._rest()
+        return True
 
-    def _polish(self, flow: Alternation) -> None:
+    def _polish(self, flow: Alternation) -> bool:
         """The end of a long tail: to the critical point beside which gradient flow has settled.
 
         Where the loss is flat the flow slows down like a power of time; its place no longer
@@ -206,9 +210,10 @@ class Walk:
         before = cost(y[active].copy())[0]
         found = minimize(cost, y[active].copy(), jac=True, method="L-BFGS-B", options=options)
         if before - found.fun > _TAIL * (self.level - before):
-            return  # this was no tail: the flow is passing a saddle
+            return False  # the flow is passing a saddle
         y[active] = found.x
         self.theta = flow.parameters(jnp.asarray(y.reshape(shape)))
+        return True
 
     def _flow(self, plateau: bool) -> Alternation:
         wake, sleep = (WAKE, _SLEEP * WAKE) if self.real_time else (1.0, _COLLAPSE)
@@ -336,7 +341,7 @@ class Walk:
         self._points += len(rows)
 
     def _tolerance(self, smooth: float) -> float:
-        return smooth if self.problem.units.smooth else max(smooth, _KINKED_TOLERANCE)
+        return smooth if self.problem.units.smooth else _KINKED_TOLERANCE[self.real_time]
 
     @property
     def curve(self) -> LossCurve:
