@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.figures import FIGURES, agf_attention, agf_linear, agf_modular
+from saddlewalk.figures import FIGURES, agf_attention, agf_linear, agf_modular, agf_relu, studies
+from saddlewalk.tasks import public
 from saddlewalk.theory import modular
 
 
@@ -19,6 +20,12 @@ def check(result, tmp_path):
     assert json.loads((tmp_path / "result.json").read_text())["figure"] == result.name
     assert result.name in FIGURES
     return [claim.statement for claim in result.claims if not claim.holds]
+
+
+@pytest.fixture
+def cifar():
+    if public.find_local("cifar10") is None:
+        pytest.skip("cifar10 is not on this machine (SADDLEWALK_DATA, cache)")
 
 
 # --- Fig 4 ----------------------------------------------------------------------------------------
@@ -126,3 +133,63 @@ def test_neurons_at_waking():
     theta[2:, 0], theta[1:, 1] = 5.0, 7.0
     theta[3] = 9.0
     np.testing.assert_array_equal(agf_modular._at_waking(theta), [[5.0] * 3, [7.0] * 3])
+
+
+# --- Fig 7 ----------------------------------------------------------------------------------------
+
+
+def test_figure_7_in_small():
+    """Two ReLU units on two hidden directions: real time follows the curve, Algorithm 1 roughly."""
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2, features=2)
+    run = agf_relu.run(task, width=2, scale=1e-8, end=60.0)
+    assert run.gap("numeric") < 5e-3
+    assert run.gap("numeric") < run.gap("algorithm-1") < 0.3
+
+
+@pytest.mark.slow
+def test_figure_7(tmp_path, monkeypatch, cifar):
+    """The first two widths, until after their jumps."""
+    monkeypatch.setattr(agf_relu, "WIDTHS", (1, 2))
+    monkeypatch.setattr(agf_relu, "END", 2500.0)
+    assert check(agf_relu.figure_7(), tmp_path) == []
+
+
+# --- studies --------------------------------------------------------------------------------------
+
+
+def test_study_of_adaptive_rates(tmp_path):
+    assert check(studies.adaptive_rates(), tmp_path) == []
+
+
+@pytest.mark.slow
+def test_study_of_general_position(tmp_path, monkeypatch):
+    monkeypatch.setattr(studies, "DESIGNS", 2)
+    assert check(studies.general_position(), tmp_path) == []
+
+
+@pytest.mark.slow
+def test_study_of_natural_data(tmp_path, cifar):
+    assert check(studies.natural_data(), tmp_path) == []
+
+
+def test_designs_have_the_condition_number_asked_for():
+    for condition in (1.0, 1e4):
+        x = np.asarray(studies.gaussian_design(condition, seed=3).x)
+        values = np.linalg.eigvalsh(x.T @ x / len(x))
+        assert values[-1] / values[0] == pytest.approx(condition, rel=1e-6)
+        assert values.sum() == pytest.approx(6.0)
+
+
+def test_what_units_take_off_adds_up(small_regression):
+    """On a smooth problem the line integrals of the gradients are the fall of the loss."""
+    units = sw.units.Dense(3, "tanh")
+    problem = sw.Problem(small_regression, units)
+    path = sw.train(
+        small_regression,
+        units,
+        1e-2,
+        observables={"slope": lambda theta: studies._slope(problem, theta)},
+        most_saved=3000,
+    )
+    taken = studies._taken(path)
+    assert taken[-1].sum() == pytest.approx(path.loss[0] - path.loss[-1], rel=5e-3)

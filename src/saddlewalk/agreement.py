@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
     from saddlewalk.diagnose import LossCurve
 
+_GREW = 0.05
+"""A unit takes part in a stage if it changes by this part of the one that changes most; half of what
+makes a prediction name it, so that no unit is lost on the border."""
 _SHOWN = 2000
 """Points of a loss curve in the machine-readable output."""
 
@@ -287,10 +290,11 @@ def _identity(feature: dict[str, Any]) -> tuple[Any, ...]:
 
 
 def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:
-    """Each predicted unit grew in its stage, and they did so in the predicted order.
+    """Each predicted unit grew in its stage, and the first of each did so in the predicted order.
 
     Its moment is when its output last rose through the middle between its sizes on the plateau
-    before and after; the stages that the run did not reach are not judged.
+    before and after; the stages that the run did not reach are not judged. Only the first: on a slow
+    tail units of one stage go on growing while the next begins.
     """
     if not points:
         return False
@@ -301,13 +305,13 @@ def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> b
         moments = []
         for unit in stage.units:
             start, end = output[before, unit], output[after, unit]
-            if end <= start or change[unit] < 0.1 * change.max():
+            if end <= start or change[unit] < _GREW * change.max():
                 return False
             low = np.flatnonzero(output[: after + 1, unit] < 0.5 * (start + end))
             moments.append(int(low[-1]))
         if moments and min(moments) < latest:
             return False
-        latest, before = max([latest, *moments]), after
+        latest, before = min(moments, default=latest), after
     return True
 
 

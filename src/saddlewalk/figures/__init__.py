@@ -1,20 +1,26 @@
-"""The papers' figures: one function a figure, with its claims as numbers."""
+"""The papers' figures and studies beyond them: one function each, with its claims as numbers."""
 
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.figures.agf_attention import figure_5
 from saddlewalk.figures.agf_diagonal import figure_3, figure_8
 from saddlewalk.figures.agf_linear import figure_4
 from saddlewalk.figures.agf_modular import figure_6
+from saddlewalk.figures.agf_relu import figure_7
 from saddlewalk.figures.claims import Claim as Claim
 from saddlewalk.figures.claims import FigureResult as FigureResult
 from saddlewalk.figures.claims import Maker
+from saddlewalk.figures.studies import adaptive_rates, general_position, natural_data
 
 FIGURES: dict[str, Maker] = {
     "agf-3": figure_3,
     "agf-4": figure_4,
     "agf-5": figure_5,
     "agf-6": figure_6,
+    "agf-7": figure_7,
     "agf-8": figure_8,
+    "study-general-position": general_position,
+    "study-adaptive-rates": adaptive_rates,
+    "study-natural-data": natural_data,
 }
 
 

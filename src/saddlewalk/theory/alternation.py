@@ -145,8 +145,9 @@ class Alternation(AbstractMotion):
         least = LEAST_ALIGNMENT * jnp.sqrt(2 * jnp.maximum(loss, 0.0) * bend)
         ratio = bend / jnp.maximum(jnp.maximum(utility, least), _TINY)
         size = jnp.where(phase.wakes_by_norm, norms(theta)[:, 0], ratio)
-        size = jnp.where(utility > 0, size, 0.0)  # a unit that shrinks does not wake
-        waking = jnp.log(phase.wake) - jnp.log(jnp.maximum(size, _TINY))
+        # a unit that shrinks does not wake; without a step, which no event could be located at
+        shrinks = jnp.minimum(utility, 0.0) / jnp.maximum(least, _TINY)
+        waking = jnp.log(phase.wake) - jnp.log(jnp.maximum(size, _TINY)) - shrinks
         sleeping = jnp.log(jnp.maximum(ratio, _TINY)) - jnp.log(phase.sleep)
         sleeping = jnp.where(
             utility < 0, sleeping, jnp.inf
