@@ -232,6 +232,11 @@ class DiagonalTheory(AbstractTheory):
         """At finite scale, and in the limit."""
         return {"closed": _at_finite_scale, "limit": _in_the_limit}
 
+    def preferred(self, start: Start) -> str:
+        """The closed form where its hypotheses hold."""
+        measured = (*self.audit(start), *_at_finite_scale(start).assumptions)
+        return "closed" if all(assumption.holds for assumption in measured) else "numeric"
+
     def audit(self, start: Start) -> tuple[Assumption, ...]:
         """General position and a small start; the methods add what depends on their jumps."""
         design = _regression(start).design

@@ -61,7 +61,8 @@ def predict(
     method : "numeric" (AGF in real time, for any units), "algorithm-1" (AGF as printed, for any
         units), "instant-alignment" (the same with dormant units aligned at once: the limit for degree
         2, the lower bounds of Eq 17 above), "closed" (the theorem's formulas at this scale), "limit"
-        (scale to zero), or "auto": the closed form where there is one that gives times, else "numeric".
+        (scale to zero), or "auto": the closed form where there is one that gives times and its
+        hypotheses hold, else "numeric".
     rates : learning rate of each layer by name, as in `train`.
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.

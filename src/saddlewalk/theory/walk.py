@@ -40,13 +40,19 @@ as much; at 1e-4 a ReLU network may end in another minimum."""
 _PATIENCE = 256
 """Explicit steps after which a transition counts as stiff."""
 _MOST_STEPS = 100_000
-_SLIDING, _GROWING, _FADING = 1e-4, 1e-2, 1e-6
-"""Active units have settled when the loss falls by less than this part of the stage's gain, and no
-size changes by more than this part, in as much time as has passed; in the last stage the loss alone."""
+_SLIDING, _FADING = 1e-4, 1e-6
+"""Active units have settled when the loss falls by less than this part of the stage's gain in as much
+time as has passed; the second in the last stage. The more was spent on it, the more may be left."""
+_GROWING, _SMALL_OUTPUT = 0.3, 0.1
+"""Nor must a unit below this part of the largest output grow by more than that part meanwhile."""
+_STILL = 1e-2
+"""With kinks no unit at all must change by more than this part."""
 _MOST_ROUNDS = 100
 _LONG = 20_000
 """Right-hand sides after which the tail of a transition may be cut short."""
 _POLISH = 500
+_NEAR = 0.5
+"""Change of the logarithm of a norm within which the bottom of a tail is taken instead of a point on it."""
 _TAIL = 0.1
 """Part of a stage's gain that its tail may hold."""
 _ALIGNED = 1e-7
@@ -165,11 +171,12 @@ class Walk:
         return "limit"
 
     def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:
-        """What still moves no longer matters: neither the loss nor the sizes of the active units
-        would, at this pace, change noticeably in as much time as has passed.
+        """What still moves no longer matters: at this pace the loss would not change noticeably in
+        as much time as has passed, and no small unit is growing.
 
         A unit that slides along a kink has a velocity for ever and yet goes nowhere; a smooth one
-        may slow down like a power of time. In the last stage only the loss matters.
+        may slow down like a power of time; two may grow for ever while their sum rests, where the
+        best of two units is a limit that no two units reach.
         """
         ahead, view = passed / max(float(piece.time[-1] - piece.time[0]), 1e-300), piece.saved
         fall = float(view.loss[0] - view.loss[-1]) * ahead / (self.level - float(view.loss[-1]))
@@ -178,9 +185,14 @@ class Walk:
             return True
         if smooth and (spent < _LONG or not self.real_time):
             return spent >= _LONG
-        sizes = np.maximum(np.asarray(view.output)[[0, -1]][:, self.active], 1e-300)
-        grows = np.abs(np.log(sizes[1] / sizes[0])).max(initial=0.0) * ahead > _GROWING
-        return fall < (_FADING if last else _SLIDING) and not grows
+        was, now = np.maximum(np.asarray(view.output)[[0, -1]][:, self.active], 1e-300)
+        growth = np.log(now / was) * ahead
+        if not smooth:
+            still = np.abs(growth).max(initial=0.0) <= _STILL
+            return bool(still) and fall < (_FADING if last else _SLIDING)
+        small = now < _SMALL_OUTPUT * now.max(initial=0.0)
+        patience = max(1.0, spent / _LONG)
+        return growth[small].max(initial=0.0) <= _GROWING and fall < _SLIDING * patience
 
     def _settle(self, flow: Alternation) -> bool:
         """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
@@ -212,7 +224,10 @@ class Walk:
         if before - found.fun > _TAIL * (self.level - before):
             return False  # the flow is passing a saddle
         y[active] = found.x
-        self.theta = flow.parameters(jnp.asarray(y.reshape(shape)))
+        theta = flow.parameters(jnp.asarray(y.reshape(shape)))
+        ratio = norms(theta)[self.active] / norms(self.theta)[self.active]
+        if float(jnp.abs(jnp.log(ratio)).max()) < _NEAR:  # else the bottom is infinitely far away
+            self.theta = theta
         return True
 
     def _flow(self, plateau: bool) -> Alternation:
