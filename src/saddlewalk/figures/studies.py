@@ -64,7 +64,7 @@ def general_position() -> FigureResult:
             right.semilogx(
                 time, run["path"].data["strength"].values[:, 0], label=f"frequencies {name}"
             )
-        right.axhline(_FEW_LEARN, color="k", linestyle=":", label="theory, free")
+        right.axhline(_FEW_LEARN, color="k", linestyle=":", label="2/3: evenly spread, free")
         right.set_xlim(left=15)
         right.set_xlabel("time (learning rate 1)")
         right.set_ylabel(f"part of frequency 1 learned by {FEW} neurons")
@@ -103,7 +103,7 @@ def general_position() -> FigureResult:
                 free["purity"] > 0.999 > 0.99 > resonant["purity"],
             ),
             Claim(
-                f"free, they learn the {_FEW_LEARN:.4f} of the theorem; resonant, another part",
+                f"free, they learn the {_FEW_LEARN:.4f} of evenly spread neurons; resonant, another part",
                 f"{free['learned'][0]:.4f} {resonant['learned'][0]:.4f}",
                 abs(free["learned"][0] - _FEW_LEARN) < 0.005
                 and abs(resonant["learned"][0] - _FEW_LEARN) > 0.02,
@@ -139,7 +139,7 @@ def gaussian_design(condition: float, seed: int, samples: int = 24, dim: int = 6
 _MODULUS, FEW, MANY = 11, 3, 12
 _SPECTRA = {"1 and 2 (free)": {1: 8.0, 2: 5.0}, "1 and 3 (resonant)": {1: 8.0, 3: 5.0}}
 _FEW_LEARN = 2 / 3
-"""Part of a frequency that three neurons hold at their best, alone on it."""
+"""Part of a frequency that three evenly spread neurons hold, alone on it (0.674 is the best)."""
 
 
 def _resonance(spectrum: dict[int, float], neurons: int) -> dict[str, Any]:

@@ -24,6 +24,8 @@ from saddlewalk.ode.system import AbstractFlow, State
 
 _FOREVER = 1e300
 _FIRST_STEP = 0.01
+_SHRINK, _MOST_REFUSED = 1e-3, 4
+"""A piece without one good step is tried again with a shorter one, this often."""
 _PIECE_FLOPS = 5e8
 _PIECE_NUMBERS = 5e6
 _PIECE_STEPS = (256, 64, 16)
@@ -119,7 +121,7 @@ def integrate(
     """
     if kind not in EVALUATIONS:
         raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(EVALUATIONS)}.")
-    y, origin, taken, last_step = start, 0.0, 0, None
+    y, origin, taken, last_step, refused = start, 0.0, 0, None, 0
     length = _piece_length(flow, start, kind)
     per_step = EVALUATIONS[kind] + (start.size if kind == "implicit" else 0)
     waiting = np.ones(len(times), dtype=bool)
@@ -132,6 +134,12 @@ def integrate(
         out = _advance(flow, kind, rtol_, y, dt0_, horizon_, jnp.asarray(wanted), length)
         ts, ys, stats, (event, coarse, fine) = jax.device_get(out)
         kept = int(stats["num_accepted_steps"]) + 1
+        if kept == 1 and fine and not event and refused < _MOST_REFUSED:
+            # the step was far too long, and the piece too short to find a better one
+            refused, taken = refused + 1, taken + int(stats["num_steps"])
+            last_step = _SHRINK * dt0
+            continue
+        refused = 0
         now = waiting & np.isfinite(ts[1]) & (times <= origin + horizon) if len(times) else waiting
         waiting = waiting & ~now
         piece = Piece(

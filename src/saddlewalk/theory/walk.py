@@ -192,7 +192,7 @@ class Walk:
             return bool(still) and fall < (_FADING if last else _SLIDING)
         small = now < _SMALL_OUTPUT * now.max(initial=0.0)
         patience = max(1.0, spent / _LONG)
-        return growth[small].max(initial=0.0) <= _GROWING and fall < _SLIDING * patience
+        return bool(growth[small].max(initial=0.0) <= _GROWING) and fall < _SLIDING * patience
 
     def _settle(self, flow: Alternation) -> bool:
         """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
