@@ -258,3 +258,18 @@ def test_figures_reproduce(run, tmp_path):
     named = run("reproduce", "list").stdout.split()
     assert [name for name in named if name.startswith("agf-")] == [f"agf-{k}" for k in range(3, 9)]
     assert len([name for name in named if name.startswith("study-")]) == 3
+
+
+def test_adaptive_rates_on_the_command_line(run):
+    """With rates of its own a head wakes after log(1/scale), not 1/scale."""
+    times = {}
+    for flags in ((), ("--adaptive",)):
+        result = run("predict", "attention", "--scale", "1e-4", "--json", *flags)
+        times[flags] = json.loads(result.stdout)["stages"][0]["time"]
+    assert times[("--adaptive",)] < 0.01 * times[()]
+
+
+def test_images_refuse_options_of_made_data(run):
+    result = run("predict", "relu", "--images", "mnist", "--features", "2")
+    assert result.exit_code == 2
+    assert "--features is of made data" in result.stderr

@@ -82,6 +82,11 @@ _COMMON = [
         "--correlation", type=float, help="Correlation of neighbouring inputs of made data."
     ),
     click.option("--data-seed", type=int, help="Seed of made data."),
+    click.option(
+        "--adaptive",
+        is_flag=True,
+        help="For each unit the learning rate norm^(2-kappa) of its own (degrees kappa above 2).",
+    ),
     click.option("--out", type=click.Path(), help="Folder for result, figure and configuration."),
     click.option("--force", is_flag=True, help="Replace the folder if it exists."),
     click.option(
@@ -124,7 +129,14 @@ def predict(**options: Any) -> None:
     import saddlewalk as sw
 
     task, units, common = _prepare(options)
-    stairs = sw.predict(task, units, common["scale"], common["seed"], common["method"])
+    stairs = sw.predict(
+        task,
+        units,
+        common["scale"],
+        common["seed"],
+        common["method"],
+        adaptive=common["adaptive"],
+    )
     _finish(stairs, {**stairs.to_json(), "setting": common["setting"]}, common)
 
 
@@ -136,7 +148,7 @@ def train(**options: Any) -> None:
     from saddlewalk.agreement import trajectory_to_json
 
     task, units, common = _prepare(options)
-    path = sw.train(task, units, common["scale"], common["seed"], **common["run"])
+    path = _simulate(task, units, common)
     stages = sw.diagnose.observed_stages(path)
     record = trajectory_to_json(path, stages)
     _finish(path, {**record, "setting": common["setting"]}, common)
@@ -162,9 +174,10 @@ def compare(**options: Any) -> None:
         common["scale"],
         common["seed"],
         common["method"],
+        adaptive=common["adaptive"],
         max_time=common["run"]["max_time"],
     )
-    path = sw.train(task, units, common["scale"], common["seed"], **common["run"])
+    path = _simulate(task, units, common)
     agreement = sw.compare(stairs, path)
     record = agreement.to_json()
     for part in ("predicted", "observed"):
@@ -225,7 +238,8 @@ def reproduce(figure: str, out: str | None, force: bool, as_json: bool) -> None:
 def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     """Task, units, and the options that are not about the data; cheap checks come first."""
     common = {
-        name: options[name] for name in ("setting", "scale", "seed", "out", "force", "as_json")
+        name: options[name]
+        for name in ("setting", "scale", "seed", "adaptive", "out", "force", "as_json")
     }
     setting = find_setting(common["setting"])
     if common["scale"] is None:
@@ -240,11 +254,18 @@ def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     return task, units, common
 
 
+def _simulate(task: Any, units: Any, common: dict[str, Any]) -> Any:
+    import saddlewalk as sw
+
+    rates = {"adaptive": common["adaptive"]}
+    return sw.train(task, units, common["scale"], common["seed"], **rates, **common["run"])
+
+
 def _finish(result: Any, record: dict[str, Any], common: dict[str, Any]) -> None:
     show(result, record, common["as_json"])
     if common["out"] is not None:
         run = {k: v for k, v in common["run"].items() if v != float("inf")}
-        names = ("setting", "scale", "seed", "method")
+        names = ("setting", "scale", "seed", "adaptive", "method")
         config = {**{name: common[name] for name in names}, **common["task"], **run}
         write_folder(common["out"], common["force"], result, record, config)
 

@@ -198,6 +198,9 @@ def make_problem(name: str, given: Options) -> "tuple[AbstractTask, AbstractUnit
     made = [option for option in given if option not in ("data", "width", "activation")]
     if given.get("data") and made:
         raise InputError(f"{_flag(made[0])} makes data; with --data there is nothing to make.")
+    unused = [option for option in given if option in ("outputs", "features", "noise")]
+    if given.get("images") and unused:
+        raise InputError(f"{_flag(unused[0])} is of made data; images have no use for it.")
     options = {**setting.options, **given}
     return *setting.build(dict(options)), options
 
