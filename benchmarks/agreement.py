@@ -55,7 +55,7 @@ SETTINGS = {
     "modular addition, p = 7, frequencies 1 and 2, H = 12": (
         lambda seed: sw.tasks.modular_addition(7, {1: 4, 2: 2}),
         lambda: sw.units.QuadraticPair(12),
-        (1e-1, 1e-2, 1e-3),
+        (1e-1, 3e-2, 1e-2),
         ("numeric", "algorithm-1"),
     ),
     "ReLU network, 60 samples, width 4": (
