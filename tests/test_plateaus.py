@@ -94,3 +94,16 @@ def test_return_to_dormancy_is_seen():
     task = sw.tasks.agf_figure_8()
     stages = sw.diagnose.observed_stages(sw.train(task, sw.units.Diagonal(), 1e-6))
     assert [(s.units, s.dormant) for s in stages] == [((0,), ()), ((1,), (0,)), ((0,), ())]
+
+
+def test_a_chattering_slope_makes_no_jumps():
+    """Two jumps of known place; the slope at every other point is that across a kink, a thousand times
+    too steep or none. Chords see the two jumps, the slopes themselves many more."""
+    time = np.linspace(0.0, 100.0, 4001)
+    step = lambda at: 1 / (1 + np.exp(2 * (time - at)))  # noqa: E731
+    loss = step(30.0) + 0.5 * step(70.0)
+    rate = np.gradient(loss, time) * np.where(np.arange(len(time)) % 2, 1e3, 1e-3)
+    chatters = LossCurve.of(time, loss, rate)
+    times = [jump.time for jump in find_jumps(chatters.evened())]
+    assert times == pytest.approx([30.0, 70.0], abs=0.2)
+    assert len(find_jumps(chatters)) != 2

@@ -126,17 +126,8 @@ _RUN = [
 @_options(_COMMON, _METHOD)
 def predict(**options: Any) -> None:
     """Predict the staircase of SETTING without training."""
-    import saddlewalk as sw
-
     task, units, common = _prepare(options)
-    stairs = sw.predict(
-        task,
-        units,
-        common["scale"],
-        common["seed"],
-        common["method"],
-        adaptive=common["adaptive"],
-    )
+    stairs = _foresee(task, units, common)
     _finish(stairs, {**stairs.to_json(), "setting": common["setting"]}, common)
 
 
@@ -168,15 +159,7 @@ def compare(**options: Any) -> None:
     import saddlewalk as sw
 
     task, units, common = _prepare(options)
-    stairs = sw.predict(
-        task,
-        units,
-        common["scale"],
-        common["seed"],
-        common["method"],
-        adaptive=common["adaptive"],
-        max_time=common["run"]["max_time"],
-    )
+    stairs = _foresee(task, units, common)
     path = _simulate(task, units, common)
     agreement = sw.compare(stairs, path)
     record = agreement.to_json()
@@ -252,6 +235,14 @@ def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
     about_data = {k: v for k, v in options.items() if k not in taken and v is not None}
     task, units, common["task"] = make_problem(common["setting"], about_data)
     return task, units, common
+
+
+def _foresee(task: Any, units: Any, common: dict[str, Any]) -> Any:
+    import saddlewalk as sw
+
+    limits = {name: common["run"][name] for name in ("max_time",) if name in common["run"]}
+    start = common["scale"], common["seed"], common["method"]
+    return sw.predict(task, units, *start, adaptive=common["adaptive"], **limits)
 
 
 def _simulate(task: Any, units: Any, common: dict[str, Any]) -> Any:
