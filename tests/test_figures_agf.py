@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.figures import FIGURES, agf_attention, agf_linear, agf_modular, agf_relu, studies
+from saddlewalk.figures import FIGURES, agf_attention, agf_linear, agf_modular, agf_relu
+from saddlewalk.figures.studies import adaptive_rates, general_position, natural_data
 from saddlewalk.tasks import public
 from saddlewalk.theory import modular
 
@@ -158,23 +159,23 @@ def test_figure_7(tmp_path, monkeypatch, cifar):
 
 
 def test_study_of_adaptive_rates(tmp_path):
-    assert check(studies.adaptive_rates(), tmp_path) == []
+    assert check(adaptive_rates.adaptive_rates(), tmp_path) == []
 
 
 @pytest.mark.slow
 def test_study_of_general_position(tmp_path, monkeypatch):
-    monkeypatch.setattr(studies, "DESIGNS", 2)
-    assert check(studies.general_position(), tmp_path) == []
+    monkeypatch.setattr(general_position, "DESIGNS", 2)
+    assert check(general_position.general_position(), tmp_path) == []
 
 
 @pytest.mark.slow
 def test_study_of_natural_data(tmp_path, cifar):
-    assert check(studies.natural_data(), tmp_path) == []
+    assert check(natural_data.natural_data(), tmp_path) == []
 
 
 def test_designs_have_the_condition_number_asked_for():
     for condition in (1.0, 1e4):
-        x = np.asarray(studies.gaussian_design(condition, seed=3).x)
+        x = np.asarray(general_position.gaussian_design(condition, seed=3).x)
         values = np.linalg.eigvalsh(x.T @ x / len(x))
         assert values[-1] / values[0] == pytest.approx(condition, rel=1e-6)
         assert values.sum() == pytest.approx(6.0)
@@ -188,8 +189,8 @@ def test_what_units_take_off_adds_up(small_regression):
         small_regression,
         units,
         1e-2,
-        observables={"slope": lambda theta: studies._slope(problem, theta)},
+        observables={"slope": lambda theta: natural_data._slope(problem, theta)},
         most_saved=3000,
     )
-    taken = studies._taken(path)
+    taken = natural_data._taken(path)
     assert taken[-1].sum() == pytest.approx(path.loss[0] - path.loss[-1], rel=5e-3)

@@ -9,7 +9,9 @@ from saddlewalk.figures.agf_relu import figure_7
 from saddlewalk.figures.claims import Claim as Claim
 from saddlewalk.figures.claims import FigureResult as FigureResult
 from saddlewalk.figures.claims import Maker
-from saddlewalk.figures.studies import adaptive_rates, general_position, natural_data
+from saddlewalk.figures.studies.adaptive_rates import adaptive_rates
+from saddlewalk.figures.studies.general_position import general_position
+from saddlewalk.figures.studies.natural_data import natural_data
 
 FIGURES: dict[str, Maker] = {
     "agf-3": figure_3,
