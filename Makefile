@@ -16,7 +16,7 @@ run: $(VENV)/.run       ## predict, simulate and compare modular addition; pictu
 	@echo "Now look at $(OUT)/figure.png"
 
 test: $(VENV)/.test      ## the tests
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
 
 lint: $(VENV)/.dev      ## lint, format, types, layers
 	$(BIN)/ruff check

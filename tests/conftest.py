@@ -1,17 +1,28 @@
 """Shared problems and runs: JAX compiles once a shape, so tests share shapes."""
 
+import json
 import os
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
+import jax
 import numpy as np
 import pytest
 from jaxtyping import install_import_hook
 
 # shapes and types of every annotated function are checked while the tests run
-install_import_hook("saddlewalk", "beartype.beartype")
+install_import_hook("saddlewalk", "typechecking.checked")
 
 import saddlewalk as sw  # noqa: E402
+from saddlewalk.figures import FIGURES  # noqa: E402
+from saddlewalk.tasks import public  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forget_compiled():
+    """Each compiled program holds memory maps, of which the kernel grants a process 65,530."""
+    yield
+    jax.clear_caches()
 
 
 @pytest.fixture(scope="session")
@@ -41,3 +52,24 @@ def teacher():
     axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     y = 2.0 * (x @ axes[:, 0]) ** 2 - (x @ axes[:, 1]) ** 2
     return sw.tasks.from_arrays(x, y)
+
+
+@pytest.fixture
+def failing_claims(tmp_path):
+    """Writes the pictures and claims of a figure and returns the claims that fail."""
+
+    def failing(result):
+        result.write(tmp_path)
+        assert (tmp_path / "figure.png").stat().st_size > 20_000
+        assert (tmp_path / "figure.svg").stat().st_size > 20_000
+        assert json.loads((tmp_path / "result.json").read_text())["figure"] == result.name
+        assert result.name in FIGURES
+        return [claim.statement for claim in result.claims if not claim.holds]
+
+    return failing
+
+
+@pytest.fixture
+def cifar():
+    if public.find_local("cifar10") is None:
+        pytest.skip("cifar10 is not on this machine (SADDLEWALK_DATA, cache)")

@@ -1,40 +1,20 @@
 """The figures of Alternating Gradient Flows with networks of several outputs, heads or words."""
 
-import json
 import math
 
 import numpy as np
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.figures import FIGURES, agf_attention, agf_linear, agf_modular, agf_relu
-from saddlewalk.figures.studies import adaptive_rates, general_position, natural_data
-from saddlewalk.tasks import public
+from saddlewalk.figures import agf_attention, agf_linear, agf_modular, agf_relu
 from saddlewalk.theory import modular
-
-
-def check(result, tmp_path):
-    """Pictures and claims can be written; the claims that fail are returned."""
-    result.write(tmp_path)
-    assert (tmp_path / "figure.png").stat().st_size > 20_000
-    assert (tmp_path / "figure.svg").stat().st_size > 20_000
-    assert json.loads((tmp_path / "result.json").read_text())["figure"] == result.name
-    assert result.name in FIGURES
-    return [claim.statement for claim in result.claims if not claim.holds]
-
-
-@pytest.fixture
-def cifar():
-    if public.find_local("cifar10") is None:
-        pytest.skip("cifar10 is not on this machine (SADDLEWALK_DATA, cache)")
-
 
 # --- Fig 4 ----------------------------------------------------------------------------------------
 
 
-def test_figure_4(tmp_path):
+def test_figure_4(failing_claims):
     result = agf_linear.figure_4()
-    assert check(result, tmp_path) == [], str(result)
+    assert failing_claims(result) == [], str(result)
 
 
 def test_the_problems_of_figure_4_commute_and_do_not():
@@ -62,9 +42,9 @@ def test_singular_values_of_the_layers():
 # --- Fig 5 ----------------------------------------------------------------------------------------
 
 
-def test_figure_5(tmp_path):
+def test_figure_5(failing_claims):
     result = agf_attention.figure_5()
-    assert check(result, tmp_path) == [], str(result)
+    assert failing_claims(result) == [], str(result)
     assert max(result.numbers["time_error"]) < 1e-4
     # AGF in real time beats Algorithm 1
     assert max(result.numbers["time_error"]) < max(result.numbers["time_error_algorithm_1"])
@@ -86,10 +66,10 @@ def test_singular_values_belong_to_components():
 # --- Fig 6 ----------------------------------------------------------------------------------------
 
 
-def test_figure_6_in_small(tmp_path):
+def test_figure_6_in_small(failing_claims):
     """Two frequencies on a circle of 7: what AGF predicts holds. Some neurons serve both."""
     result = agf_modular.figure_6(p=7, spectrum={1: 6.0, 2: 3.0}, width=12)
-    failing = check(result, tmp_path)
+    failing = failing_claims(result)
     assert all(words.startswith(("neurons group", "phases spread")) for words in failing), failing
     assert max(result.numbers["time_error"]) < 2e-3
     # Eq 9: the loss is |x^|^2 / p of all that is missing
@@ -97,9 +77,9 @@ def test_figure_6_in_small(tmp_path):
 
 
 @pytest.mark.slow
-def test_figure_6(tmp_path):
+def test_figure_6(failing_claims):
     result = agf_modular.figure_6()
-    assert check(result, tmp_path) == [], str(result)
+    assert failing_claims(result) == [], str(result)
 
 
 def test_neurons_of_the_theorem():
@@ -148,49 +128,8 @@ def test_figure_7_in_small():
 
 
 @pytest.mark.slow
-def test_figure_7(tmp_path, monkeypatch, cifar):
+def test_figure_7(failing_claims, monkeypatch, cifar):
     """The first two widths, until after their jumps."""
     monkeypatch.setattr(agf_relu, "WIDTHS", (1, 2))
     monkeypatch.setattr(agf_relu, "END", 2500.0)
-    assert check(agf_relu.figure_7(), tmp_path) == []
-
-
-# --- studies --------------------------------------------------------------------------------------
-
-
-def test_study_of_adaptive_rates(tmp_path):
-    assert check(adaptive_rates.adaptive_rates(), tmp_path) == []
-
-
-@pytest.mark.slow
-def test_study_of_general_position(tmp_path, monkeypatch):
-    monkeypatch.setattr(general_position, "DESIGNS", 2)
-    assert check(general_position.general_position(), tmp_path) == []
-
-
-@pytest.mark.slow
-def test_study_of_natural_data(tmp_path, cifar):
-    assert check(natural_data.natural_data(), tmp_path) == []
-
-
-def test_designs_have_the_condition_number_asked_for():
-    for condition in (1.0, 1e4):
-        x = np.asarray(general_position.gaussian_design(condition, seed=3).x)
-        values = np.linalg.eigvalsh(x.T @ x / len(x))
-        assert values[-1] / values[0] == pytest.approx(condition, rel=1e-6)
-        assert values.sum() == pytest.approx(6.0)
-
-
-def test_what_units_take_off_adds_up(small_regression):
-    """On a smooth problem the line integrals of the gradients are the fall of the loss."""
-    units = sw.units.Dense(3, "tanh")
-    problem = sw.Problem(small_regression, units)
-    path = sw.train(
-        small_regression,
-        units,
-        1e-2,
-        observables={"slope": lambda theta: natural_data._slope(problem, theta)},
-        most_saved=3000,
-    )
-    taken = natural_data._taken(path)
-    assert taken[-1].sum() == pytest.approx(path.loss[0] - path.loss[-1], rel=5e-3)
+    assert failing_claims(agf_relu.figure_7()) == []
