@@ -24,7 +24,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.precision import check_float64
 from saddlewalk.staircase import check_scale
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
-from saddlewalk.units import AbstractUnits, find_degree
+from saddlewalk.units import AbstractUnits, Layer, Relation, find_degree, find_relations
 from saddlewalk.units.base import Shapes, Weights, size_of, unpack
 
 Parameters = Float[Array, "width size"]
@@ -103,6 +103,34 @@ class Problem(eqx.Module):
     def size(self) -> int:
         """Number of parameters of one unit."""
         return size_of(self.shapes)
+
+    def take(self, theta: ParametersLike, layer: str | None = None) -> Layer:
+        """The units of a hidden layer (the first by default), each with its weights in and out."""
+        return self.units.take(self.shapes, theta, self._layer(layer))
+
+    def put(self, theta: ParametersLike, units: Layer, layer: str | None = None) -> np.ndarray:
+        """Parameters with other units, of any number, in a hidden layer; the rest as in `theta`."""
+        return self.units.put(self.shapes, theta, units, self._layer(layer))
+
+    def resized(self, width: int, layer: str | None = None) -> "Problem":
+        """The same problem for a network with another number of units in a hidden layer."""
+        units = self.units.resized(width, self._layer(layer))
+        other = Problem(self.task, units, self.penalty, adaptive=self.adaptive)
+        if self.rates.shape != other.rates.shape:
+            return other
+        return eqx.tree_at(lambda problem: problem.rates, other, self.rates)
+
+    def relations(self, layer: str | None = None) -> tuple[Relation, ...]:
+        """Which relations between units of a hidden layer make one of them superfluous."""
+        return find_relations(self.units, self.task.inputs, self.task.outputs, self._layer(layer))
+
+    def _layer(self, layer: str | None) -> str:
+        hidden = self.units.hidden
+        if not hidden:
+            raise InputError("The units of this network cannot be exchanged: none can be added.")
+        if layer is not None and layer not in hidden:
+            raise InputError(f"No hidden layer '{layer}'; there are: {', '.join(hidden)}.")
+        return hidden[0] if layer is None else layer
 
     def initialize(self, scale: float, seed: int = 0) -> Parameters:
         """The start at this scale and seed: the same for a prediction and a simulation."""

@@ -9,6 +9,7 @@ from saddlewalk.tasks.images import images as images
 from saddlewalk.tasks.in_context import InContextRegression as InContextRegression
 from saddlewalk.tasks.in_context import in_context_regression as in_context_regression
 from saddlewalk.tasks.in_context import in_context_sequences as in_context_sequences
+from saddlewalk.tasks.in_context import in_context_tokens as in_context_tokens
 from saddlewalk.tasks.modular import ModularAddition as ModularAddition
 from saddlewalk.tasks.modular import modular_addition as modular_addition
 from saddlewalk.tasks.moments import Moments as Moments

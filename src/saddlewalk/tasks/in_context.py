@@ -90,6 +90,34 @@ def in_context_sequences(
     return from_arrays(np.concatenate([summary, tokens[:, -1]], axis=1), answers[:, -1], name=name)
 
 
+def in_context_tokens(
+    dim: int = 2,
+    context: int = 32,
+    sequences: int = 8192,
+    seed: int = 0,
+    products: bool = False,
+    name: str = "in-context tokens",
+) -> Samples:
+    r"""Sequences of tokens :math:`(x_n, \beta^\top x_n)`, the query last with a 0 for its answer.
+
+    An input is the tokens one after another (for softmax heads), or, with `products`, the matrix
+    :math:`X X^\top` and the query, which is all that linear heads see of them.
+    """
+    n = _checked_context(context)
+    if dim < 1 or sequences < 1:
+        raise InputError("There must be at least one dimension and one sequence.")
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(sequences, n + 1, dim))
+    answers = np.einsum("snd,sd->sn", x, rng.normal(size=(sequences, dim)))
+    shown = answers * (np.arange(n + 1) < n)
+    tokens = np.concatenate([x, shown[..., None]], axis=2)
+    seen = tokens.reshape(sequences, -1)
+    if products:
+        squares = np.einsum("sna,snb->sab", tokens, tokens).reshape(sequences, -1)
+        seen = np.concatenate([squares, tokens[:, -1]], axis=1)
+    return from_arrays(seen, answers[:, -1], name=name)
+
+
 def _checked_covariance(eigenvalues: Any, axes: Any) -> tuple[np.ndarray, np.ndarray]:
     values = np.atleast_1d(finite_numbers("The eigenvalues", eigenvalues))
     if values.ndim != 1 or values.size == 0:

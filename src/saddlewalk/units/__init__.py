@@ -2,8 +2,15 @@
 
 from saddlewalk.units.attention import LinearAttention as LinearAttention
 from saddlewalk.units.base import AbstractUnits as AbstractUnits
+from saddlewalk.units.base import Layer as Layer
+from saddlewalk.units.convolution import Convolution as Convolution
+from saddlewalk.units.deep import Deep as Deep
 from saddlewalk.units.degree import find_degree as find_degree
 from saddlewalk.units.dense import ACTIVATIONS as ACTIVATIONS
 from saddlewalk.units.dense import Dense as Dense
 from saddlewalk.units.diagonal import Diagonal as Diagonal
 from saddlewalk.units.quadratic_pair import QuadraticPair as QuadraticPair
+from saddlewalk.units.relations import Relation as Relation
+from saddlewalk.units.relations import find_relations as find_relations
+from saddlewalk.units.self_attention import LinearSelfAttention as LinearSelfAttention
+from saddlewalk.units.self_attention import SoftmaxSelfAttention as SoftmaxSelfAttention

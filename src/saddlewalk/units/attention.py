@@ -22,6 +22,7 @@ class LinearAttention(AbstractUnits):
     degree: ClassVar[int | None] = 3
     linear_in: ClassVar[str | None] = "halves"
     shares_features: ClassVar[bool] = True
+    outgoing: ClassVar[str | None] = "V"
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """A number V, a key K and a query Q."""

@@ -14,8 +14,9 @@ gradient flow, prediction) follows. A new architecture is one subclass:
 """
 
 import abc
+import dataclasses
 import math
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,6 +28,24 @@ from saddlewalk.errors import InputError
 
 Weights = dict[str, Array]
 Shapes = dict[str, tuple[int, ...]]
+ParametersLike = Float[np.ndarray | Array, "width size"]
+
+
+class Layer(NamedTuple):
+    r"""The units of one hidden layer, :math:`\sum_i \phi(z; u_i)\, v_i`: weights in, weights out."""
+
+    incoming: Float[np.ndarray | Array, "width fan_in"]
+    outgoing: Float[np.ndarray | Array, "width fan_out"]
+
+    @property
+    def width(self) -> int:
+        """Number of units."""
+        return len(self.incoming)
+
+    @property
+    def theta(self) -> Float[np.ndarray, "width both"]:
+        """Each unit as one vector (v, u)."""
+        return np.concatenate([np.asarray(self.outgoing), np.asarray(self.incoming)], axis=1)
 
 
 class AbstractUnits(eqx.Module):
@@ -44,6 +63,12 @@ class AbstractUnits(eqx.Module):
 
     shares_features: ClassVar[bool] = False
     """Whether several units carry a feature together, so that the task's modes name it."""
+
+    outgoing: ClassVar[str | None] = None
+    """The weights v that the output is linear in; `None`: the last of `layers`."""
+
+    hidden: ClassVar[tuple[str, ...]] = ("units",)
+    """The hidden layers whose units can be exchanged, and so added or taken away."""
 
     rotatable: ClassVar[bool] = False
     """Whether orthogonal mixtures of units are units of the same network: then `mix` chooses some."""
@@ -99,6 +124,35 @@ class AbstractUnits(eqx.Module):
     ) -> Float[np.ndarray, "some size"]:
         """For rotatable units: the mixture in which features are apart, for data and a residual."""
         raise NotImplementedError(f"{type(self).__name__} units cannot be mixed.")
+
+    def take(self, shapes: Shapes, theta: ParametersLike, layer: str = "units") -> Layer:
+        """The units of a hidden layer, each with its weights in and out."""
+        before, size = self.place_of_outgoing(shapes)
+        both = np.asarray(theta)
+        v = both[:, before : before + size]
+        return Layer(np.concatenate([both[:, :before], both[:, before + size :]], axis=1), v)
+
+    def put(
+        self, shapes: Shapes, theta: ParametersLike, units: Layer, layer: str = "units"
+    ) -> Float[np.ndarray, "width size"]:
+        """Parameters of the network with these units, of any number, in a hidden layer."""
+        before, _ = self.place_of_outgoing(shapes)
+        u, v = np.asarray(units.incoming), np.asarray(units.outgoing)
+        return np.concatenate([u[:, :before], v, u[:, before:]], axis=1)
+
+    def alone(self, layer: str, inputs: int, outputs: int) -> tuple["AbstractUnits", int, int]:
+        """A hidden layer as a network of its own, with numbers of inputs and outputs that suit it."""
+        return self, inputs, outputs
+
+    def resized(self, width: int, layer: str = "units") -> "AbstractUnits":
+        """The same architecture with another number of units in a hidden layer."""
+        return dataclasses.replace(self, width=width)  # type: ignore[call-arg]
+
+    def place_of_outgoing(self, shapes: Shapes) -> tuple[int, int]:
+        """Where the outgoing weights stand among the parameters of a unit, and how many they are."""
+        name = self.outgoing or next(reversed(shapes))
+        earlier = [math.prod(shapes[k]) for k in list(shapes)[: list(shapes).index(name)]]
+        return sum(earlier), math.prod(shapes[name])
 
     def combine(self, weights: Weights, x: Array) -> Array:
         """Sum of all units on one input; `weights` have a leading axis for the units.

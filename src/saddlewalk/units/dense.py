@@ -17,13 +17,26 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "relu": jax.nn.relu,
     "leaky-relu": jax.nn.leaky_relu,
     "tanh": jnp.tanh,
+    "sigmoid": jax.nn.sigmoid,
     "sin": jnp.sin,
     "gelu": jax.nn.gelu,
     "quadratic": jnp.square,
     "cubic": lambda z: z**3,
     "z-tanh-z": lambda z: z * jnp.tanh(z),
+    "1-cos": lambda z: 1 - jnp.cos(z),
+    "log-cosh": lambda z: jnp.logaddexp(z, -z) - jnp.log(2.0),
+    "z2-tanh-z": lambda z: z**2 * jnp.tanh(z),
 }
 KINKED = ("relu", "leaky-relu")
+
+
+def activation_named(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """A function of one number by its name, or the function itself."""
+    if not isinstance(activation, str):
+        return activation
+    if activation not in ACTIVATIONS:
+        raise InputError(f"Unknown activation '{activation}'.{nearest(activation, ACTIVATIONS)}")
+    return ACTIVATIONS[activation]
 
 
 class Dense(AbstractUnits):
@@ -37,10 +50,7 @@ class Dense(AbstractUnits):
     def __check_init__(self) -> None:
         if self.width < 1:
             raise InputError(f"The width must be at least 1; got {self.width}.")
-        if isinstance(self.activation, str) and self.activation not in ACTIVATIONS:
-            raise InputError(
-                f"Unknown activation '{self.activation}'.{nearest(self.activation, ACTIVATIONS)}"
-            )
+        activation_named(self.activation)
 
     @property
     def smooth(self) -> bool:  # type: ignore[override]
@@ -85,12 +95,13 @@ class Dense(AbstractUnits):
 
     def respond(self, weights: Weights, x: Array) -> Array:
         """a sigma(w x)."""
-        return weights["a"] * self._sigma(weights["w"] @ x)
+        return weights["a"] * self.sigma(weights["w"] @ x)
 
     def combine(self, weights: Weights, x: Array) -> Array:
         """Two matrix products."""
-        return self._sigma(weights["w"] @ x) @ weights["a"]
+        return self.sigma(weights["w"] @ x) @ weights["a"]
 
     @property
-    def _sigma(self) -> Callable[[Array], Array]:
-        return ACTIVATIONS[self.activation] if isinstance(self.activation, str) else self.activation
+    def sigma(self) -> Callable[[Array], Array]:
+        """The activation."""
+        return activation_named(self.activation)

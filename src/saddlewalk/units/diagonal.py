@@ -32,6 +32,7 @@ class Diagonal(AbstractUnits):
     degree: ClassVar[int | None] = 2
     linear_in: ClassVar[str | None] = "input"
     multiplicative: ClassVar[bool] = True
+    hidden: ClassVar[tuple[str, ...]] = ()  # each unit has a coordinate of its own
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Two numbers a unit; the output is a scalar."""

@@ -1,0 +1,145 @@
+"""The phases of a training run: each plateau with its length, loss, effective widths and kind."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from saddlewalk import text
+from saddlewalk.curve import LossCurve
+from saddlewalk.diagnose.saddles import SaddleReport, saddle_test
+from saddlewalk.diagnose.stages import loss_curve
+from saddlewalk.diagnose.width import EffectiveWidth, effective_width
+from saddlewalk.plateaus import find_jumps
+from saddlewalk.problem import Problem
+
+if TYPE_CHECKING:
+    from saddlewalk.flow import Trajectory
+
+_EXTENT = 0.05
+"""A plateau reaches as far as the loss stays within this part of the smaller drop beside it."""
+
+
+@dataclass(frozen=True)
+class Phase:
+    """One plateau of a training run."""
+
+    start: float
+    end: float
+    loss: float
+    widths: tuple[EffectiveWidth, ...]
+    """One for each hidden layer."""
+    saddle: SaddleReport | None
+    parameters: np.ndarray
+    """In the middle of the plateau."""
+
+    @property
+    def duration(self) -> float:
+        """How long it lasted."""
+        return self.end - self.start
+
+    @property
+    def width(self) -> int:
+        """Effective width of the first hidden layer."""
+        return self.widths[0].width
+
+
+@dataclass(frozen=True)
+class Phases:
+    """All plateaus of a run, in order."""
+
+    setting: str
+    phases: tuple[Phase, ...]
+
+    def __iter__(self):  # type: ignore[no-untyped-def]
+        return iter(self.phases)
+
+    def __len__(self) -> int:
+        return len(self.phases)
+
+    def __getitem__(self, index: int) -> Phase:
+        return self.phases[index]
+
+    @property
+    def widths(self) -> list[int]:
+        """Effective width of the first hidden layer on each plateau."""
+        return [phase.width for phase in self.phases]
+
+    @property
+    def kinds(self) -> list[str]:
+        """What kind of point each plateau is at."""
+        return ["-" if p.saddle is None else p.saddle.kind for p in self.phases]
+
+    def to_json(self) -> dict:
+        """The machine-readable form."""
+        return {
+            "setting": self.setting,
+            "phases": [
+                {
+                    "start": phase.start,
+                    "duration": phase.duration,
+                    "loss": phase.loss,
+                    "widths": {one.layer: one.width for one in phase.widths},
+                    "relations": {
+                        one.layer: None if one.relation is None else str(one.relation)
+                        for one in phase.widths
+                    },
+                    "kind": None if phase.saddle is None else phase.saddle.kind,
+                    "escape_rate": None if phase.saddle is None else phase.saddle.escape_rate,
+                }
+                for phase in self.phases
+            ],
+        }
+
+    def __str__(self) -> str:
+        rows = [
+            [
+                str(k),
+                " ".join(str(one.width) for one in phase.widths),
+                " ".join(str(one.relation or "-") for one in phase.widths),
+                kind,
+                text.number(phase.duration, 4),
+                text.number(phase.loss, 4),
+            ]
+            for k, (phase, kind) in enumerate(zip(self.phases, self.kinds, strict=True))
+        ]
+        columns = ["phase", "effective width", "the others are", "kind", "duration", "loss"]
+        return text.table(f"{self.setting}: plateaus", columns, rows, left=4)
+
+
+def find_phases(path: "Trajectory", problem: Problem, *, saddles: bool = True) -> Phases:
+    """The plateaus of a run: how long, at which loss, how many units in use, what kind of point."""
+    curve = loss_curve(path)
+    jumps = find_jumps(curve)
+    rests = [0] if not jumps else [jump.index_before for jump in jumps] + [jumps[-1].index_after]
+    drops = -np.diff(curve.loss[rests]) if len(rests) > 1 else np.array([curve.loss[0]])
+    found = []
+    for k, rest in enumerate(rests):
+        drop = float(min(drops[max(k - 1, 0) : k + 1]))
+        start, end = _extent(curve, rest, _EXTENT * drop)
+        theta = path.parameters[
+            int(np.argmin(np.abs(path.data["saved"].values - curve.time[rest])))
+        ]
+        found.append(
+            Phase(
+                start,
+                end,
+                float(curve.loss[rest]),
+                tuple(
+                    effective_width(problem, theta, layer, tolerance=_EXTENT * drop)
+                    for layer in problem.units.hidden
+                ),
+                saddle_test(problem, theta, scale=drop) if saddles else None,
+                theta,
+            )
+        )
+    return Phases(path.info["setting"], tuple(found))
+
+
+def _extent(curve: LossCurve, rest: int, margin: float) -> tuple[float, float]:
+    """From when to when the loss stays within a margin of that at one point."""
+    near = np.abs(curve.loss - curve.loss[rest]) <= margin
+    before, after = np.flatnonzero(~near[:rest]), np.flatnonzero(~near[rest:])
+    first = before[-1] + 1 if before.size else 0
+    last = rest + after[0] - 1 if after.size else len(near) - 1
+    return float(curve.time[first]), float(curve.time[last])

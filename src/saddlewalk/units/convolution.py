@@ -1,0 +1,58 @@
+r""":math:`f_i(x; u_i, V_i) = V_i\, \sigma(u_i * x)`: kernels of a one-dimensional convolution."""
+
+from collections.abc import Callable
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.units.base import AbstractUnits, Shapes, Weights
+from saddlewalk.units.dense import KINKED, activation_named
+
+
+class Convolution(AbstractUnits):
+    """Kernels that read patches of the input without padding, and answer to each output by patch."""
+
+    width: int
+    kernel: int = eqx.field(static=True, default=2)
+    stride: int = eqx.field(static=True, default=2)
+    activation: str | Callable[[Array], Array] = eqx.field(static=True, default="linear")
+
+    degree: ClassVar[int | None] = None
+
+    def __check_init__(self) -> None:
+        if min(self.width, self.kernel, self.stride) < 1:
+            raise InputError("Width, kernel and stride of a convolution must be at least 1.")
+        activation_named(self.activation)
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """False for the named activations that have a kink."""
+        return self.activation not in KINKED
+
+    @property
+    def linear_in(self) -> str | None:  # type: ignore[override]
+        """The input, for the linear activation alone."""
+        return "input" if self.activation == "linear" else None
+
+    def layers(self, inputs: int, outputs: int) -> Shapes:
+        """A kernel u, then an output weight for each output and patch."""
+        return {"u": (self.kernel,), "v": (outputs, self.patches(inputs))}
+
+    def patches(self, inputs: int) -> int:
+        """How many patches an input has."""
+        if inputs < self.kernel:
+            raise InputError(f"A kernel of {self.kernel} does not fit into {inputs} inputs.")
+        return (inputs - self.kernel) // self.stride + 1
+
+    def respond(self, weights: Weights, x: Array) -> Array:
+        """V sigma(u * x)."""
+        return weights["v"] @ self.sense(weights["u"], x)
+
+    def sense(self, kernels: Float[Array, "... kernel"], x: Any) -> Array:
+        """sigma(u * x): one number a patch, for one kernel or for several."""
+        starts = self.stride * jnp.arange(self.patches(x.shape[-1]))
+        windows = x[starts[:, None] + jnp.arange(self.kernel)]
+        return activation_named(self.activation)(kernels @ windows.T)

@@ -1,0 +1,172 @@
+r"""Deep networks: hidden layers in a row, :math:`f = g_{out}(\sum_i \phi(g_{in}(x); u_i)\, v_i)` for each.
+
+A deep network is no sum of units, so it counts as one unit here that holds all the weights: it can be
+trained, but AGF does not predict it. Its hidden layers are sums of units, between the layers before and
+after: what Saddle-to-Saddle Dynamics says about units holds in each of them.
+"""
+
+import dataclasses
+import math
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.units.base import AbstractUnits, Layer, ParametersLike, Shapes, Weights, unpack
+from saddlewalk.units.convolution import Convolution
+from saddlewalk.units.dense import Dense
+from saddlewalk.units.self_attention import LinearSelfAttention
+
+Stage = Dense | Convolution | LinearSelfAttention
+
+
+class Deep(AbstractUnits):
+    """Hidden layers `stages`, numbered from 1, and a linear readout.
+
+    A skip `(a, b)` adds what layer a answers to what layer b answers. Linear self-attention comes
+    first; it adds to the query, and the layers after it read the query's token.
+    """
+
+    stages: tuple[Stage, ...] = eqx.field(static=True)
+    skips: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
+
+    def __check_init__(self) -> None:
+        if not self.stages:
+            raise InputError("A deep network needs at least one hidden layer.")
+        for k, stage in enumerate(self.stages):
+            if not isinstance(stage, Stage):
+                raise InputError(
+                    f"A hidden layer is dense, a convolution or linear attention: {stage}."
+                )
+            if k > 0 and not isinstance(stage, Dense):
+                raise InputError("Convolution and attention can be the first hidden layer only.")
+        for a, b in self.skips:
+            if not 1 <= a < b <= len(self.stages):
+                raise InputError(f"There is no way from layer {a} past layer {b}.")
+
+    @property
+    def smooth(self) -> bool:  # type: ignore[override]
+        """Whether all layers are."""
+        return all(stage.smooth for stage in self.stages)
+
+    @property
+    def linear_in(self) -> str | None:  # type: ignore[override]
+        """The input, where all layers are."""
+        return "input" if all(stage.linear_in == "input" for stage in self.stages) else None
+
+    @property
+    def hidden(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Layers that no skip starts or ends at: the units of others are tied to each other."""
+        tied = {end for skip in self.skips for end in skip}
+        return tuple(f"layer {k}" for k in range(1, len(self.stages) + 1) if k not in tied)
+
+    def count(self, inputs: int) -> int:
+        """One: all weights together."""
+        return 1
+
+    def layers(self, inputs: int, outputs: int) -> Shapes:
+        """The weights of each hidden layer, then the readout."""
+        shapes: Shapes = {}
+        size = inputs
+        for k, stage in enumerate(self.stages, start=1):
+            own = stage.layers(size, 1)
+            if isinstance(stage, LinearSelfAttention):
+                m = own["v"][0]
+                rest = {name: shape for name, shape in own.items() if name != "v"}
+                own, size = {**rest, "V": (m, m)}, m
+            else:
+                first = next(iter(own))
+                size = stage.width * (own["v"][1] if isinstance(stage, Convolution) else 1)
+                own = {first: own[first]}
+            shapes |= {f"{name}{k}": (stage.width, *shape) for name, shape in own.items()}
+        return shapes | {"readout": (outputs, size)}
+
+    def respond(self, weights: Weights, x: Any) -> Array:
+        """The whole network on one input."""
+        answers = [x]
+        for k, stage in enumerate(self.stages, start=1):
+            answers.append(self._advance(k, stage, weights, answers[-1]))
+            for a, b in self.skips:
+                if b == k:
+                    answers[k] = answers[k] + answers[a]
+        return weights["readout"] @ answers[-1]
+
+    def combine(self, weights: Weights, x: Any) -> Array:
+        """There is one unit."""
+        return self.respond({name: values[0] for name, values in weights.items()}, x)
+
+    def _advance(self, k: int, stage: Stage, weights: Weights, h: Array) -> Array:
+        if isinstance(stage, Dense):
+            return stage.sigma(weights[f"w{k}"] @ h)
+        if isinstance(stage, Convolution):
+            return stage.sense(weights[f"u{k}"], h).reshape(-1)
+        m = weights[f"V{k}"].shape[-1]
+        products, query = h[: m * m].reshape(m, m), h[m * m :]
+        heads = {
+            name: weights[f"{name}{k}"] for name in ("K", "Q", "KQ") if f"{name}{k}" in weights
+        }
+        asked = stage.asked(heads, query)
+        return query + jnp.einsum("hij,jk,hk->i", weights[f"V{k}"], products, asked)
+
+    # --- one hidden layer -------------------------------------------------------------------------
+
+    def alone(self, layer: str, inputs: int, outputs: int) -> tuple[AbstractUnits, int, int]:
+        """The layer as a network of its own; its activation does not depend on the sizes."""
+        k = self._number(layer)
+        stage = self.stages[k - 1]
+        return stage, (inputs if k == 1 else 3), 1
+
+    def take(self, shapes: Shapes, theta: ParametersLike, layer: str = "layer 1") -> Layer:
+        """Rows of the layer's own weights, and columns of the next."""
+        weights = self._named(shapes, theta)
+        incoming, outgoing = self._around(layer)
+        width = self.stages[self._number(layer) - 1].width
+        u = np.concatenate([weights[name].reshape(width, -1) for name in incoming], axis=1)
+        if outgoing.startswith("V"):
+            return Layer(u, weights[outgoing].reshape(width, -1))
+        v = weights[outgoing].reshape(len(weights[outgoing]), width, -1)
+        return Layer(u, np.moveaxis(v, 1, 0).reshape(width, -1))
+
+    def put(
+        self, shapes: Shapes, theta: ParametersLike, units: Layer, layer: str = "layer 1"
+    ) -> Float[np.ndarray, "1 size"]:
+        """The whole network with these units in the layer."""
+        weights = self._named(shapes, theta)
+        incoming, outgoing = self._around(layer)
+        u, v = np.asarray(units.incoming), np.asarray(units.outgoing)
+        ends = np.cumsum([math.prod(shapes[name][1:]) for name in incoming])
+        for name, part in zip(incoming, np.split(u, ends[:-1], axis=1), strict=True):
+            weights[name] = part.reshape(units.width, *shapes[name][1:])
+        if outgoing.startswith("V"):
+            weights[outgoing] = v.reshape(units.width, *shapes[outgoing][1:])
+        else:
+            rows = shapes[outgoing][0]
+            by_row = v.reshape(units.width, rows, -1)
+            weights[outgoing] = np.moveaxis(by_row, 0, 1).reshape(rows, -1)
+        return np.concatenate([weights[name].ravel() for name in shapes])[None]
+
+    def resized(self, width: int, layer: str = "layer 1") -> "Deep":
+        """The same network with another number of units in a hidden layer."""
+        k = self._number(layer)
+        stage = dataclasses.replace(self.stages[k - 1], width=width)
+        return dataclasses.replace(self, stages=(*self.stages[: k - 1], stage, *self.stages[k:]))
+
+    def _named(self, shapes: Shapes, theta: ParametersLike) -> dict[str, np.ndarray]:
+        return {k: np.array(v) for k, v in unpack(shapes, jnp.asarray(theta)[0]).items()}
+
+    def _number(self, layer: str) -> int:
+        if layer not in self.hidden:
+            raise InputError(f"No hidden layer '{layer}'; there are: {', '.join(self.hidden)}.")
+        return int(layer.removeprefix("layer "))
+
+    def _around(self, layer: str) -> tuple[list[str], str]:
+        """Names of the weights into and out of the units of a layer."""
+        k = self._number(layer)
+        stage = self.stages[k - 1]
+        if isinstance(stage, LinearSelfAttention):
+            return ([f"KQ{k}"] if stage.merged else [f"K{k}", f"Q{k}"]), f"V{k}"
+        after = f"w{k + 1}" if k < len(self.stages) else "readout"
+        return [f"{'u' if isinstance(stage, Convolution) else 'w'}{k}"], after

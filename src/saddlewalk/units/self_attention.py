@@ -1,0 +1,88 @@
+r"""Self-attention heads that answer at the last token (the query).
+
+With tokens :math:`X = [x_1 \dots x_N\; x_q] \in R^{m \times (N+1)}` and one output, the last row of V
+is all of V that counts, and a head answers
+
+.. math:: v^\top X X^\top K^\top Q\, x_q \quad\text{(linear)}, \qquad
+          v^\top X \operatorname{smax}(X^\top K^\top Q\, x_q) \quad\text{(softmax)}.
+
+A linear head sees the tokens through :math:`X X^\top` and :math:`x_q` alone, which are its inputs. Merged,
+:math:`K^\top Q` is one matrix of full rank.
+"""
+
+import math
+from typing import Any, ClassVar
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from saddlewalk.errors import InputError
+from saddlewalk.units.base import AbstractUnits, Shapes, Weights
+
+
+class AbstractSelfAttention(AbstractUnits):
+    """Heads with keys and queries of some rank, or with both in one matrix."""
+
+    rank: eqx.AbstractVar[int]
+    merged: eqx.AbstractVar[bool]
+
+    degree: ClassVar[int | None] = None
+    outgoing: ClassVar[str | None] = "v"
+
+    def _weights(self, embedding: int, outputs: int) -> Shapes:
+        if outputs != 1:
+            raise InputError(f"A self-attention head has one output; the task has {outputs}.")
+        if self.merged:
+            return {"KQ": (embedding, embedding), "v": (embedding,)}
+        return {"K": (self.rank, embedding), "Q": (self.rank, embedding), "v": (embedding,)}
+
+    def asked(self, weights: Weights, query: Array) -> Array:
+        """K^T Q x_q: what a head, or each of several, looks for."""
+        if self.merged:
+            return weights["KQ"] @ query
+        return jnp.einsum("...rm,...r->...m", weights["K"], weights["Q"] @ query)
+
+
+class LinearSelfAttention(AbstractSelfAttention):
+    """Linear heads. An input is X X^T, row by row, then the query."""
+
+    width: int  # type: ignore[misc]
+    rank: int = eqx.field(static=True, default=1)
+    merged: bool = eqx.field(static=True, default=False)
+
+    def layers(self, inputs: int, outputs: int) -> Shapes:
+        """Keys and queries, then the values."""
+        embedding = (math.isqrt(1 + 4 * inputs) - 1) // 2
+        if embedding * (embedding + 1) != inputs:
+            raise InputError(
+                f"Linear self-attention reads m^2 + m numbers (X X^T and the query); got {inputs}."
+            )
+        return self._weights(embedding, outputs)
+
+    def respond(self, weights: Weights, x: Any) -> Array:
+        """v X X^T K^T Q x_q."""
+        m = weights["v"].shape[-1]
+        return (weights["v"] @ x[: m * m].reshape(m, m) @ self.asked(weights, x[m * m :]))[None]
+
+
+class SoftmaxSelfAttention(AbstractSelfAttention):
+    """Softmax heads. An input is the tokens one after another, the query last."""
+
+    width: int  # type: ignore[misc]
+    tokens: int = eqx.field(static=True)  # type: ignore[misc]
+    rank: int = eqx.field(static=True, default=1)
+    merged: bool = eqx.field(static=True, default=False)
+
+    def layers(self, inputs: int, outputs: int) -> Shapes:
+        """Keys and queries, then the values."""
+        if inputs % self.tokens:
+            raise InputError(f"{inputs} inputs are not {self.tokens} tokens of equal length.")
+        return self._weights(inputs // self.tokens, outputs)
+
+    def respond(self, weights: Weights, x: Any) -> Array:
+        """v X smax(X^T K^T Q x_q)."""
+        tokens = x.reshape(self.tokens, -1)
+        attention = jax.nn.softmax(tokens @ self.asked(weights, tokens[-1]))
+        return (attention @ tokens @ weights["v"])[None]
