@@ -108,7 +108,7 @@ class Problem(eqx.Module):
         """The units of a hidden layer (the first by default), each with its weights in and out."""
         return self.units.take(self.shapes, theta, self._layer(layer))
 
-    def put(self, theta: ParametersLike, units: Layer, layer: str | None = None) -> np.ndarray:
+    def put(self, theta: Any, units: Layer, layer: str | None = None) -> np.ndarray:
         """Parameters with other units, of any number, in a hidden layer; the rest as in `theta`."""
         return self.units.put(self.shapes, theta, units, self._layer(layer))
 

@@ -5,9 +5,10 @@ once they are. On such a manifold the function is that of a network with fewer u
 """
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from saddlewalk.errors import InputError
@@ -121,7 +122,7 @@ def group(places: Matrix, groups: int) -> list[np.ndarray]:
 @in_float64
 def contributions(
     problem: Problem, theta: ParametersLike, layer: str | None = None
-) -> Float[np.ndarray, " width"]:
+) -> Float[np.ndarray, " units"]:
     """How far the function moves, in function space, when each unit of a hidden layer is removed."""
     units = problem.take(theta, layer)
     if problem.width == units.width and len(problem.units.hidden) == 1:
@@ -146,7 +147,5 @@ _length = eqx.filter_jit(lambda problem, function: problem.task.length(function)
 
 
 @eqx.filter_jit
-def _lengths(problem: Problem, theta: ParametersLike) -> Float[np.ndarray, " width"]:
-    import jax
-
+def _lengths(problem: Problem, theta: ParametersLike) -> Float[Array, " width"]:
     return jax.lax.map(problem.task.length, problem.features(theta))

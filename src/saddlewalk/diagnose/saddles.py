@@ -27,6 +27,7 @@ from scipy.optimize import least_squares, minimize
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from saddlewalk import text
+from saddlewalk.diagnose.manifolds import padded
 from saddlewalk.diagnose.width import effective_width
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
@@ -110,7 +111,8 @@ def saddle_test(
     now, unit = _best_unit(problem, point)
     useful = now / first if spare else math.nan
     largest, values, vectors = _spectrum(problem, point, eigenvalues)
-    strict = bool(values[0] < -_NEGATIVE * np.nanmax([largest, first]))
+    empty = abs(float(problem.loss(0 * at)))
+    strict = bool(values[0] < -_NEGATIVE * np.nanmax([largest, first, _NEGATIVE * empty]))
     kind = _kind(problem, point, rests, strict, useful)
     left = kind in ("strict saddle", "degenerate saddle")
     rate = -float(values[0]) if strict else problem.degree * now
@@ -168,7 +170,7 @@ def _critical_point(problem: Problem, theta: Array, scale: float) -> tuple[Array
         for layer in layers:
             wide, units = problem.take(theta, layer), narrow.take(point, layer)
             spare |= units.width < wide.width
-            rest = _left_over(wide, units.width)
+            rest = _left_over(wide, units)
             wider = Layer(
                 np.vstack([units.incoming, rest.incoming]),
                 np.vstack([units.outgoing, rest.outgoing]),
@@ -193,12 +195,15 @@ def _reduced(
     return problem, theta, layers
 
 
-def _left_over(units: Layer, width: int) -> Layer:
-    """The smallest units, shrunk, in place of those that are not used."""
-    size = np.linalg.norm(units.theta, axis=1)
-    rest = np.argsort(size)[: units.width - width]
+def _left_over(wide: Layer, units: Layer) -> Layer:
+    """The smallest units, shrunk, in place of those that are not used; in a deep network, zeros."""
+    count = wide.width - units.width
+    if units.theta.shape[1] != wide.theta.shape[1]:  # the layers around are narrower meanwhile
+        return padded(Layer(units.incoming[:0], units.outgoing[:0]), count)
+    size = np.linalg.norm(wide.theta, axis=1)
+    rest = np.argsort(size)[:count]
     factor = (_SHRUNK / np.maximum(size[rest], _SHRUNK))[:, None]
-    return Layer(factor * units.incoming[rest], factor * units.outgoing[rest])
+    return Layer(factor * wide.incoming[rest], factor * wide.outgoing[rest])
 
 
 def _small(theta: np.ndarray, problem: Problem) -> np.ndarray:
@@ -297,6 +302,8 @@ def _spectrum(problem: Problem, theta: Array, few: int) -> tuple[float, np.ndarr
 
 def _extreme(product: Any, size: int, few: int) -> tuple[np.ndarray, np.ndarray]:
     start = np.random.default_rng(0).normal(size=size)
+    if not np.any(product(start)):  # no curvature at all, as at the origin of a deep network
+        return np.zeros(few), np.eye(size, few)
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
     try:
         return eigsh(operator, k=few, which="LA", tol=1e-7, v0=start, maxiter=60, ncv=40)

@@ -133,8 +133,8 @@ class AbstractUnits(eqx.Module):
         return Layer(np.concatenate([both[:, :before], both[:, before + size :]], axis=1), v)
 
     def put(
-        self, shapes: Shapes, theta: ParametersLike, units: Layer, layer: str = "units"
-    ) -> Float[np.ndarray, "width size"]:
+        self, shapes: Shapes, theta: Any, units: Layer, layer: str = "units"
+    ) -> Float[np.ndarray, "other_width size"]:
         """Parameters of the network with these units, of any number, in a hidden layer."""
         before, _ = self.place_of_outgoing(shapes)
         u, v = np.asarray(units.incoming), np.asarray(units.outgoing)

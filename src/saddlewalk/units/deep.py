@@ -131,7 +131,7 @@ class Deep(AbstractUnits):
         return Layer(u, np.moveaxis(v, 1, 0).reshape(width, -1))
 
     def put(
-        self, shapes: Shapes, theta: ParametersLike, units: Layer, layer: str = "layer 1"
+        self, shapes: Shapes, theta: Any, units: Layer, layer: str = "layer 1"
     ) -> Float[np.ndarray, "1 size"]:
         """The whole network with these units in the layer."""
         weights = self._named(shapes, theta)

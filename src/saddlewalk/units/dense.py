@@ -23,8 +23,9 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "quadratic": jnp.square,
     "cubic": lambda z: z**3,
     "z-tanh-z": lambda z: z * jnp.tanh(z),
-    "1-cos": lambda z: 1 - jnp.cos(z),
-    "log-cosh": lambda z: jnp.logaddexp(z, -z) - jnp.log(2.0),
+    # written so that nothing cancels near zero
+    "1-cos": lambda z: 2 * jnp.sin(z / 2) ** 2,
+    "log-cosh": lambda z: jnp.log1p(2 * jnp.sinh(z / 2) ** 2),
     "z2-tanh-z": lambda z: z**2 * jnp.tanh(z),
 }
 KINKED = ("relu", "leaky-relu")

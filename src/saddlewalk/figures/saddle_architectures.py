@@ -1,0 +1,169 @@
+"""Figs 1, 4 and 5 of Saddle-to-Saddle Dynamics: one stage, one unit more, in every architecture."""
+
+import numpy as np
+
+from saddlewalk.figures.claims import Claim, FigureResult, listed
+from saddlewalk.figures.saddle_panels import (
+    SAMPLES,
+    Panel,
+    Run,
+    draw_panels,
+    four_points,
+    identity_map,
+    patches,
+    run,
+    teacher,
+    tokens,
+    two_points,
+)
+from saddlewalk.units import (
+    ACTIVATIONS,
+    Convolution,
+    Deep,
+    Dense,
+    LinearSelfAttention,
+    SoftmaxSelfAttention,
+)
+
+_AXES = ((1, 0), (0, 1))
+_STRETCHED = ((1, 0), (0, 2))
+
+
+def panels_1(samples: int = SAMPLES) -> dict[str, Panel]:
+    """Six architectures with two layers."""
+    square = ACTIVATIONS["quadratic"]
+    return {
+        "B": Panel("linear", identity_map(samples), Dense(50, "linear"), 1e-6, 40),
+        "C": Panel("linear convolution", patches(samples), Convolution(50), 1e-6, 60),
+        "D": Panel("ReLU", two_points(), Dense(50, "relu"), 1e-6, 60),
+        "E": Panel("ReLU convolution", four_points(), Convolution(50, activation="relu"), 1e-6, 60),
+        "F": Panel("linear self-attention", tokens(samples), LinearSelfAttention(10), 0.005, 12, 1),
+        "G": Panel(
+            "quadratic", teacher(square, _AXES, samples), Dense(10, "quadratic"), 0.005, 60, 2
+        ),
+    }
+
+
+def figure_1(samples: int = SAMPLES) -> FigureResult:
+    """Loss and first-layer weights of six architectures that learn one unit at a time."""
+    runs = {letter: run(panel) for letter, panel in panels_1(samples).items()}
+    return FigureResult(
+        "saddle-1",
+        "saddle-to-saddle dynamics in six architectures",
+        (
+            *(_one_then_two(letter, one) for letter, one in runs.items()),
+            _relations(runs, "BC", "dependent", "rank-one and rank-two weights (Eq 7)"),
+            _relations(runs, "DE", "proportional", "one and two rays of weights (Eq 6)"),
+            _relations(runs, "FG", "zero", "one and two units, the rest near zero (Eq 5)"),
+            _kinds(runs, "BCDE", "strict saddle"),
+            _kinds(runs, "FG", "degenerate saddle"),
+            Claim(
+                "linear network: the plateaus are at half of the eigenvalues not yet learned",
+                listed(phase.loss for phase in runs["B"].phases),
+                _levels_of_b(runs["B"]),
+            ),
+        ),
+        draw_panels([*runs.values()], 3),
+        {letter: one.to_json() for letter, one in runs.items()},
+    )
+
+
+def _levels_of_b(one: Run) -> bool:
+    x = np.asarray(one.problem.task.x)  # type: ignore[attr-defined]
+    eigenvalues = np.linalg.eigvalsh(x.T @ x)
+    expected = np.array([eigenvalues.sum(), eigenvalues[0], 0.0]) / 2
+    return bool(np.allclose([phase.loss for phase in one.phases], expected, atol=5e-3))
+
+
+def panels_4(samples: int = SAMPLES, sequences: int = 1024) -> dict[str, Panel]:
+    """Other activations, by the order of their first term: 0 (A, B), 1 (C, D), 2 (E, F), 3 (G, H).
+
+    The paper does not say which functions E and H are.
+    """
+
+    def of_order(
+        name: str, width: int, eps: float, end: float, axes: object, seed: int = 0
+    ) -> Panel:
+        task = teacher(ACTIVATIONS[name], axes, samples)
+        return Panel(name, task, Dense(width, name), eps, end, seed)
+
+    softmax = SoftmaxSelfAttention(10, tokens=33)
+    sequence = tokens(sequences, products=False)
+    return {
+        "A": Panel("softmax self-attention", sequence, softmax, 0.005, 60.0, 1, saddles=False),
+        "B": of_order("sigmoid", 50, 1e-6, 60, _STRETCHED),
+        "C": of_order("sin", 50, 1e-6, 400, _STRETCHED),
+        "D": of_order("tanh", 50, 1e-6, 400, _STRETCHED),
+        "E": of_order("1-cos", 10, 0.005, 400, _STRETCHED, 1),
+        "F": of_order("z-tanh-z", 10, 0.005, 300, _STRETCHED, 1),
+        "G": of_order("cubic", 10, 0.005, 4000, _AXES, 1),
+        "H": of_order("z2-tanh-z", 10, 0.005, 4000, _AXES, 1),
+    }
+
+
+def panels_5(samples: int = SAMPLES) -> dict[str, Panel]:
+    """Deep networks; the widths of second layers and how targets are split are not in the paper."""
+    square = teacher(ACTIVATIONS["quadratic"], _AXES, samples, split=True)
+    linear, relu = Dense(50, "linear"), Dense(50, "relu")
+    kernels = {name: Convolution(50, activation=name) for name in ("linear", "relu")}
+    return {
+        "A": Panel("3-layer linear", identity_map(samples), Deep((linear, linear)), 0.005, 400),
+        "B": Panel(
+            "convolution + linear",
+            patches(samples, split=True),
+            Deep((kernels["linear"], linear)),
+            0.005,
+            1000,
+        ),
+        "C": Panel("3-layer ReLU", two_points(), Deep((relu, relu)), 0.005, 1500),
+        "D": Panel(
+            "ReLU convolution + ReLU",
+            four_points(split=True),
+            Deep((kernels["relu"], relu)),
+            0.005,
+            3000,
+        ),
+        "E": Panel(
+            "linear transformer",
+            tokens(samples),
+            Deep((LinearSelfAttention(10), Dense(10, "linear"))),
+            0.005,
+            400,
+        ),
+        "F": Panel(
+            "quadratic + linear",
+            square,
+            Deep((Dense(10, "quadratic"), Dense(10, "linear"))),
+            0.05,
+            400,
+        ),
+    }
+
+
+# --- claims -----------------------------------------------------------------------------------------
+
+
+def _one_then_two(letter: str, one: Run) -> Claim:
+    return Claim(
+        f"({letter}) {one.panel.title}: effective width 1 on the plateau, 2 at the end",
+        f"{one.phases.widths} at losses {listed(phase.loss for phase in one.phases)}",
+        one.phases.widths == [0, 1, 2],
+    )
+
+
+def _relations(runs: dict[str, Run], letters: str, relation: str, words: str) -> Claim:
+    found = [[str(p.widths[0].relation) for p in runs[k].phases][1:] for k in letters]
+    return Claim(
+        f"({', '.join(letters)}) {words}: the other units are {relation}",
+        " ".join(", ".join(each) for each in found),
+        all(set(each) == {relation} for each in found),
+    )
+
+
+def _kinds(runs: dict[str, Run], letters: str, kind: str) -> Claim:
+    found = {k: runs[k].phases.kinds for k in letters}
+    return Claim(
+        f"({', '.join(letters)}) every plateau is a {kind}, the end a minimum",
+        "; ".join(", ".join(kinds) for kinds in found.values()),
+        all(kinds == [kind, kind, "minimum"] for kinds in found.values()),
+    )

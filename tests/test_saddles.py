@@ -1,0 +1,370 @@
+"""Fixed points, invariant manifolds, effective width and the saddle test, against theorems and plants."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.optimize import least_squares, minimize
+
+import saddlewalk as sw
+from saddlewalk.diagnose import effective_width, manifold_distance, reduce, saddle_test
+from saddlewalk.theory.embedding import embed, manifold_gamma
+from saddlewalk.theory.linear.fixed_points import linear_fixed_points
+from saddlewalk.units import (
+    Convolution,
+    Deep,
+    Dense,
+    Layer,
+    LinearAttention,
+    LinearSelfAttention,
+    QuadraticPair,
+    Relation,
+    SoftmaxSelfAttention,
+    find_relations,
+)
+
+E, Z, P, D = Relation.EQUAL, Relation.ZERO, Relation.PROPORTIONAL, Relation.DEPENDENT
+
+# width 2, inputs, outputs, and the relations that each hidden layer admits
+NETWORKS = {
+    "linear": (Dense(2, "linear"), 4, 2, [(E, Z, P, D)]),
+    "relu": (Dense(2, "relu"), 4, 2, [(E, Z, P)]),
+    "tanh": (Dense(2, "tanh"), 4, 2, [(E, Z)]),
+    "sigmoid": (Dense(2, "sigmoid"), 4, 2, [(E,)]),
+    "quadratic": (Dense(2, "quadratic"), 4, 2, [(E, Z)]),
+    "convolution": (Convolution(2), 4, 2, [(E, Z, P, D)]),
+    "relu convolution": (Convolution(2, activation="relu"), 4, 2, [(E, Z, P)]),
+    "linear self-attention": (LinearSelfAttention(2), 12, 1, [(E, Z)]),
+    "merged self-attention": (LinearSelfAttention(2, merged=True), 12, 1, [(E, Z, P, D)]),
+    "softmax self-attention": (SoftmaxSelfAttention(2, tokens=4), 12, 1, [(E,)]),
+    "merged softmax": (SoftmaxSelfAttention(2, tokens=4, merged=True), 12, 1, [(E,)]),
+    "quadratic pair": (QuadraticPair(2), 4, 2, [(E, Z)]),
+    "attention": (LinearAttention(2), 4, 1, [(E, Z)]),
+    "deep linear": (Deep((Dense(2, "linear"), Dense(2, "linear"))), 4, 2, [(E, Z, P, D)] * 2),
+    "deep relu": (Deep((Dense(2, "relu"), Dense(2, "relu"))), 4, 2, [(E, Z, P)] * 2),
+    "deep convolution": (
+        Deep((Convolution(2, activation="relu"), Dense(2, "relu"))), 4, 2, [(E, Z, P)] * 2,
+    ),
+    "transformer": (
+        Deep((LinearSelfAttention(2), Dense(2, "linear"))), 12, 1, [(E, Z), (E, Z, P, D)],
+    ),
+    "deep quadratic": (
+        Deep((Dense(2, "quadratic"), Dense(2, "linear"))), 4, 2, [(E, Z), (E, Z, P, D)],
+    ),
+    "skips": (
+        Deep((Dense(3, "linear"), Dense(2, "tanh"), Dense(3, "linear")), skips=((1, 3),)),
+        4, 2, [(E, Z)],
+    ),
+}  # fmt: skip
+
+
+def problem_of(name, seed=0, samples=9):
+    units, inputs, outputs, _ = NETWORKS[name]
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, inputs))
+    task = sw.tasks.from_arrays(x, rng.normal(size=(samples, outputs)))
+    return sw.Problem(task, units)
+
+
+def critical_point(problem, seed=0):
+    """A point of zero gradient, by least squares on the gradient from random weights."""
+    grad = jax.jit(jax.grad(problem.loss))
+    hessian = jax.jit(jax.hessian(problem.loss))
+    shape, size = (problem.width, problem.size), problem.width * problem.size
+    for trial in range(20):
+        start = 0.7 * np.random.default_rng([seed, trial]).normal(size=size)
+        found = least_squares(
+            lambda t: np.asarray(grad(jnp.asarray(t.reshape(shape)))).ravel(),
+            start,
+            jac=lambda t: np.asarray(hessian(jnp.asarray(t.reshape(shape)))).reshape(size, size),
+            xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=400,
+        )  # fmt: skip
+        if np.abs(found.fun).max() < 1e-11 and np.abs(found.x).max() > 0.1:
+            return found.x.reshape(shape)
+    raise AssertionError("no critical point found")
+
+
+# --- what activations admit -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_relations_of_every_architecture(name):
+    units, inputs, outputs, expected = NETWORKS[name]
+    found = [find_relations(units, inputs, outputs, layer) for layer in units.hidden]
+    assert found == expected
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_units_can_be_taken_out_exchanged_and_put_back(name):
+    problem = problem_of(name)
+    rng = np.random.default_rng(1)
+    with sw.float64():
+        theta = rng.normal(size=(problem.width, problem.size))
+        for layer in problem.units.hidden:
+            units = problem.take(theta, layer)
+            np.testing.assert_array_equal(problem.put(theta, units, layer), theta)
+            swapped = Layer(units.incoming[::-1], units.outgoing[::-1])
+            other = problem.put(theta, swapped, layer)
+            assert not np.array_equal(other, theta)
+            np.testing.assert_allclose(problem.function(other), problem.function(theta), rtol=1e-10)
+
+
+# --- Theorem 1 ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_embedded_fixed_points(name):
+    """Every construction keeps the function to 1e-10 and the gradient below 1e-8, at random gammas."""
+    rng = np.random.default_rng(5)
+    with sw.float64():
+        problem = problem_of(name)
+        theta = critical_point(problem)
+        function = np.asarray(problem.function(theta))
+        for layer in problem.units.hidden:
+            width = problem.take(theta, layer).width
+            for relation in problem.relations(layer):
+                for _ in range(2):
+                    gammas = {"gamma_v": rng.normal()}
+                    if relation is P:
+                        gammas["gamma_u"] = abs(rng.normal())
+                    if relation is D:
+                        gammas = {key: rng.normal(size=width) for key in ("gamma_u", "gamma_v")}
+                    wide, point = embed(
+                        problem,
+                        theta,
+                        relation,
+                        layer=layer,
+                        unit=int(rng.integers(width)),
+                        **gammas,
+                    )
+                    assert wide.take(point, layer).width == width + 1
+                    np.testing.assert_allclose(wide.function(point), function, atol=1e-10)
+                    assert float(jnp.linalg.norm(jax.grad(wide.loss)(point))) < 1e-8
+
+
+def test_embedding_refuses_what_the_activation_does_not_admit():
+    with sw.float64():
+        problem = problem_of("tanh")
+        theta = np.ones((2, 6))
+        with pytest.raises(sw.InputError, match="admits: equal, zero"):
+            embed(problem, theta, "proportional")
+        with pytest.raises(sw.InputError, match="positive factors only"):
+            embed(problem_of("relu"), theta, "proportional", gamma_u=-1.0)
+        with pytest.raises(sw.InputError, match="no unit 2"):
+            embed(problem, theta, "equal", unit=2)
+        with pytest.raises(sw.InputError, match="No hidden layer"):
+            embed(problem, theta, "equal", layer="layer 3")
+
+
+# --- Theorem 3 and appendix F ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["linear", "relu", "tanh", "deep relu", "merged self-attention"])
+def test_embedded_units_lie_on_the_invariant_manifold_and_stay_there(name):
+    """Started on a manifold (not at a fixed point), gradient flow does not leave it."""
+    rng = np.random.default_rng(2)
+    with sw.float64():
+        problem = problem_of(name)
+        theta = 0.5 * rng.normal(size=(problem.width, problem.size))
+        for relation in problem.relations():
+            factor = {P: 0.6, D: rng.normal(size=2)}.get(relation)
+            wide, start = embed(problem, theta, relation, gamma_u=factor)
+            assert manifold_distance(wide.take(start), relation, 2) < 1e-12
+            velocity = jax.jit(lambda th, wide=wide: wide.velocity(th))
+            path = solve_ivp(
+                lambda t, y, v=velocity, s=start.shape: np.asarray(v(y.reshape(s))).ravel(),
+                (0, 3), start.ravel(), rtol=1e-10, atol=1e-12,
+            )  # fmt: skip
+            end = path.y[:, -1].reshape(start.shape)
+            assert np.linalg.norm(end - start) > 0.05
+            assert manifold_distance(wide.take(end), relation, 2) < 1e-8
+            assert manifold_distance(wide.take(end), relation, 1) > 1e-3
+            # F.3: the same function with a unit less
+            narrow, reduced = reduce(wide, end, relation, 2)
+            np.testing.assert_allclose(narrow.function(reduced), wide.function(end), atol=1e-7)
+
+
+def test_quadratic_units_do_not_stay_proportional():
+    """Theorem 3 (iii) says homogeneous; it needs degree 1."""
+    with sw.float64():
+        problem = problem_of("quadratic", samples=30)
+        theta = np.random.default_rng(3).normal(size=(2, 6)) * 0.5
+        theta[1] = 0.6 * theta[0]
+        path = solve_ivp(
+            lambda t, y: np.asarray(problem.velocity(y.reshape(2, 6))).ravel(),
+            (0, 1),
+            theta.ravel(),
+        )
+        end = path.y[:, -1].reshape(2, 6)
+        assert manifold_distance(problem.take(end), P, 1) > 1e-3
+
+
+def test_gamma_on_the_manifold():
+    np.testing.assert_allclose(manifold_gamma(np.array([1.0, 0.0])), [0.5, 0.0])
+    np.testing.assert_allclose(manifold_gamma(np.array([2.0])), [0.4])
+
+
+# --- Lemma 6 --------------------------------------------------------------------------------------
+
+
+def test_linear_fixed_points_are_all_there_is(small_regression):
+    """Counts, zero gradients, losses; and random critical points are among them."""
+    points = list(linear_fixed_points(small_regression))
+    assert [p.effective_width for p in points] == [0, 1, 1, 2]
+    with sw.float64():
+        problem = sw.Problem(small_regression, Dense(3, "linear"))
+        for point in points:
+            theta = jnp.asarray(point.weights(3))
+            assert float(jnp.linalg.norm(jax.grad(problem.loss)(theta))) < 1e-10
+            assert float(problem.loss(theta)) == pytest.approx(point.loss, rel=1e-9)
+            hessian = jax.hessian(lambda t: problem.loss(t.reshape(3, -1)))(theta.ravel())
+            least = float(jnp.linalg.eigvalsh(hessian)[0])
+            # a unit at zero grows at the largest singular value that is left
+            if point.effective_width < 2:
+                assert -least >= point.escape_rate * (1 - 1e-9)
+            else:
+                assert least > -1e-9
+                assert point.escape_rate == 0
+        losses = {round(p.loss, 8) for p in points}
+        for seed in range(4):
+            found = critical_point(problem, seed)
+            assert round(float(problem.loss(found)), 8) in losses
+
+
+def test_a_width_below_the_rank_has_fewer_fixed_points(small_regression):
+    assert [p.modes for p in linear_fixed_points(small_regression, 1)] == [(), (0,), (1,)]
+    with pytest.raises(sw.InputError, match="needs as many units"):
+        list(linear_fixed_points(small_regression))[-1].weights(1)
+
+
+# --- effective width ------------------------------------------------------------------------------
+
+
+def planted(kind, units, width, rng):
+    """A layer of 20 units that does the work of `width`, with noise 1e-3."""
+    inputs, outputs, many = 4, 2, 20
+    u, v = rng.normal(size=(width, inputs)), rng.normal(size=(width, outputs))
+    u /= np.linalg.norm(u, axis=1, keepdims=True)
+    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    owner = np.concatenate([np.arange(width), rng.integers(width, size=many - width)])
+    if kind is Z:
+        big_u, big_v = np.zeros((many, inputs)), np.zeros((many, outputs))
+        big_u[:width], big_v[:width] = u, v
+    elif kind is D:
+        turn = np.linalg.qr(rng.normal(size=(many, many)))[0][:, :width]
+        big_u, big_v = turn @ u, turn @ v
+    else:
+        size = np.ones(many) if kind is E else rng.uniform(0.3, 2, size=many)
+        share = rng.uniform(0.2, 1, size=many)
+        for w in range(width):
+            share[owner == w] /= share[owner == w].sum()
+        big_u, big_v = u[owner] * size[:, None], v[owner] * (share / size)[:, None]
+    noise = 1e-3 * rng.normal(size=(many, inputs + outputs))
+    return Layer(big_u + noise[:, :inputs], big_v + noise[:, inputs:])
+
+
+@pytest.mark.parametrize(
+    ("activation", "kinds"),
+    [("tanh", (E, Z)), ("relu", (E, Z, P)), ("linear", (E, Z, P, D)), ("quadratic", (E, Z))],
+)
+def test_effective_width_of_planted_networks(activation, kinds):
+    """The planted number, with noise at 1e-3 and, for linear units, after a rotation."""
+    x = np.random.default_rng(0).normal(size=(200, 4))
+    rng = np.random.default_rng(7)
+    with sw.float64():
+        target = sw.tasks.from_arrays(x, np.tanh(x[:, :2]) * [3.0, 2.0])
+        problem = sw.Problem(target, Dense(20, activation))
+        for kind in kinds:
+            for width in (1, 2, 4) if activation != "linear" else (1, 2):
+                layer = planted(kind, problem.units, width, rng)
+                theta = problem.put(None, layer)
+                found = effective_width(problem, theta)
+                assert found.width == width, (kind, found)
+                assert found.units.width == width
+                if activation == "linear":
+                    turn = np.linalg.qr(rng.normal(size=(20, 20)))[0]
+                    turned = Layer(turn @ layer.incoming, turn @ layer.outgoing)
+                    assert effective_width(problem, problem.put(None, turned)).width == width
+        random = problem.put(None, Layer(rng.normal(size=(20, 4)), rng.normal(size=(20, 2))))
+        full = {"linear": 2}.get(activation, 6)
+        assert effective_width(problem, random).width >= full
+        nothing = effective_width(problem, 1e-6 * random)
+        assert nothing.width == 0
+        assert "nothing learned" in str(nothing)
+
+
+def test_effective_width_of_each_layer_of_a_deep_network():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 3))
+    units = Deep((Dense(6, "linear"), Dense(5, "linear")))
+    with sw.float64():
+        problem = sw.Problem(sw.tasks.from_arrays(x, x[:, :2]), units)
+        w1, w2, w3 = rng.normal(size=(6, 3)), rng.normal(size=(5, 6)), rng.normal(size=(2, 5))
+        w2 = np.outer(w2[:, 0], w2[0])  # rank one in the middle
+        theta = np.concatenate([w.ravel() for w in (w1, w2, w3)])[None]
+        assert [effective_width(problem, theta, name).width for name in units.hidden] == [1, 1]
+
+
+# --- the saddle test ------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def planted_points():
+    """Fixed points of linear networks with known kind: 100 of them, half minima."""
+    points = []
+    for seed in range(25):
+        rng = np.random.default_rng(seed)
+        x = rng.normal(size=(12, 3))
+        task = sw.tasks.from_arrays(x, rng.normal(size=(12, 2)))
+        found = list(linear_fixed_points(task))
+        turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
+        for point, kind in ((found[-1], "minimum"), (found[1], "strict saddle")):
+            points += [
+                (task, weights, kind) for weights in (point.weights(5), turn @ point.weights(5))
+            ]
+    return points
+
+
+def test_planted_saddles_and_minima_of_linear_networks(planted_points):
+    """100 instances; half of them turned, so that no unit is zero: flat directions do not count."""
+    assert len(planted_points) == 100
+    for task, theta, kind in planted_points:
+        assert saddle_test(sw.Problem(task, Dense(5, "linear")), theta).kind == kind
+
+
+def test_a_quadratic_unit_at_zero_makes_a_degenerate_saddle(teacher):
+    """The Hessian is not negative there, and yet it is no minimum."""
+    with sw.float64():
+        narrow = sw.Problem(teacher, Dense(1, "quadratic"))
+        slope = jax.jit(jax.value_and_grad(lambda flat: narrow.loss(flat[None])))
+        cost = lambda flat: tuple(np.asarray(part) for part in slope(flat))  # noqa: E731
+        start = np.array([0.5, -0.7, 0.3, 0.8])
+        theta = minimize(cost, start, jac=True, method="BFGS", options={"gtol": 1e-12}).x[None]
+        assert saddle_test(narrow, theta).kind == "minimum"  # there is no unit to leave with
+        wide, point = embed(narrow, theta, "zero")
+        wide, point = embed(wide, point, "zero")
+        report = saddle_test(wide, point)
+        assert report.kind == "degenerate saddle"
+        assert report.eigenvalues[0] > -1e-6
+        assert report.utility > 0.01
+        assert "degenerate" in str(report)
+
+
+def test_escape_rate_and_direction_of_a_strict_saddle(small_regression):
+    with sw.float64():
+        problem = sw.Problem(small_regression, Dense(4, "linear"))
+        point = list(linear_fixed_points(small_regression))[1]
+        report = saddle_test(problem, point.weights(4))
+        assert report.kind == "strict saddle"
+        assert report.escape_rate == pytest.approx(point.escape_rate, rel=1e-4)
+        step = 1e-3 * report.direction
+        assert float(problem.loss(point.weights(4) + step)) < float(problem.loss(point.weights(4)))
+
+
+def test_weights_anywhere_are_no_fixed_point(small_regression):
+    problem = sw.Problem(small_regression, Dense(4, "tanh"))
+    theta = np.random.default_rng(0).normal(size=(4, 5))
+    assert saddle_test(problem, theta).kind == "not a fixed point"
+    with pytest.raises(sw.InputError, match="shape"):
+        saddle_test(problem, theta[:2])
