@@ -182,3 +182,30 @@ def test_float32_is_refused(small_regression):
 def test_bad_units(make, message):
     with pytest.raises(sw.InputError, match=message):
         make()
+
+
+class Biased(sw.units.AbstractUnits):
+    """ReLU neurons with a bias, which says nothing about its kink."""
+
+    width: int
+
+    def layers(self, inputs, outputs):
+        return {"w": (inputs,), "b": (), "a": (outputs,)}
+
+    def respond(self, weights, x):
+        return weights["a"] * jnp.maximum(weights["w"] @ x + weights["b"], 0)
+
+
+@pytest.mark.parametrize(
+    ("units", "smooth"),
+    [
+        (Biased(3), False),
+        (sw.units.Dense(3, jnp.abs), False),
+        (sw.units.Dense(3, jax.nn.silu), True),
+        (sw.units.Dense(3, lambda z: jnp.tanh(20 * z)), True),
+        *((sw.units.Dense(3, lambda z, f=f: f(z)), name not in ("relu", "leaky-relu"))
+          for name, f in sw.units.ACTIVATIONS.items()),
+    ],
+)  # fmt: skip
+def test_kinks_are_found(units, smooth):
+    assert sw.units.is_smooth(units, 4, 2) == smooth

@@ -149,7 +149,8 @@ class Agreement:
         from saddlewalk import draw
 
         known = [*self.predicted.jump_times, *_known(self.jump_times)]
-        end = min(float(self.observed.time[-1]), 1.25 * max(known)) if known else None
+        last = float(self.observed.time[-1])
+        end = min(max(last, 1.05 * max(known)), 1.25 * max(known)) if known else None
         draw.loss_curve(axes, self.observed.time, self.observed.loss, label=self.observed.method)
         draw.staircase(axes, self.predicted, end=end)
         axes.set_xlim(0.0, end)
@@ -161,7 +162,11 @@ class Agreement:
     def _order_in_words(self) -> str:
         if self.stages_reached == 0:
             return "not seen: no stage was reached"
-        return "as predicted" if self.order else "NOT as predicted"
+        reached, all_of_them = self.stages_reached, len(self.predicted.stages)
+        part = (
+            "" if reached == all_of_them else f" in the {reached} of {all_of_them} stages reached"
+        )
+        return ("as predicted" if self.order else "NOT as predicted") + part
 
     def __str__(self) -> str:
         columns = [
@@ -193,22 +198,27 @@ class Agreement:
         lines = [
             text.table(f"{title}, scale {self.predicted.scale:g}", columns, rows),
             f"order {self._order_in_words()}; "
-            f"{len(self.predicted.stages)} stages predicted, "
+            f"stages: {len(self.predicted.stages)} predicted, "
             f"{len(self.stages_observed)} found in the curve alone",
         ]
         if self.stages_reached < len(self.predicted.stages):
             lines.append(
-                f"the simulation ended ({self.observed.stopped}, time {self.observed.time[-1]:.4g}) "
+                f"the simulation ended (time {self.observed.time[-1]:.4g}, {self.observed.stopped}) "
                 f"after {self.stages_reached} of {len(self.predicted.stages)} predicted stages"
             )
         if errors:
             mean, most = float(np.mean(errors)), max(errors)
-            lines.append(f"jump times: mean error {mean:.2%}, largest {most:.2%}")
+            lines.append(
+                f"jump times: mean error {text.percent(mean)}, largest {text.percent(most)}"
+            )
+        lines += [str(a) for a in self.predicted.assumptions if not a.holds]
         return "\n".join(lines)
 
 
 def compare(stairs: Staircase, path: Trajectory) -> Agreement:
     """Lay a predicted staircase over a simulated trajectory."""
+    if not isinstance(stairs, Staircase) or not isinstance(path, Trajectory):
+        raise InputError("compare takes a prediction, then a simulation: compare(stairs, path).")
     start = float(path.loss[0])
     if not math.isclose(start, stairs.initial_loss, rel_tol=0.5):
         raise InputError(

@@ -24,7 +24,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.precision import check_float64
 from saddlewalk.staircase import check_scale
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
-from saddlewalk.units import AbstractUnits, Layer, Relation, find_degree, find_relations
+from saddlewalk.units import AbstractUnits, Layer, Relation, find_degree, find_relations, is_smooth
 from saddlewalk.units.base import Shapes, Weights, size_of, unpack
 
 Parameters = Float[Array, "width size"]
@@ -60,6 +60,8 @@ class Problem(eqx.Module):
     """Learning rate of each parameter of a unit."""
     width: int = eqx.field(static=True)
     degree: int = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)
+    """Whether the units have no kinks in their parameters."""
     adaptive: bool = eqx.field(static=True)
     """Whether each unit has the learning rate norm^(2-kappa) of its own (appendix B.5)."""
 
@@ -87,6 +89,7 @@ class Problem(eqx.Module):
         self.units, self.rates = units.rated(rates or {}, shapes)
         self.width = _checked_width(units.count(task.inputs))
         self.degree = find_degree(units, task.inputs, task.outputs)
+        self.smooth = is_smooth(units, task.inputs, task.outputs)
         self.adaptive = adaptive and self.degree > 2
 
     @property

@@ -74,6 +74,12 @@ class Assumption:
             "needed": self.needed,
         }
 
+    def __str__(self) -> str:
+        verdict = "holds" if self.holds else "FAILS"
+        return (
+            f"assumption {verdict}: {self.name} = {text.number(self.value)} (needed: {self.needed})"
+        )
+
 
 @dataclass(frozen=True)
 class Staircase:
@@ -208,19 +214,34 @@ class Staircase:
                     describe(s.feature),
                 ]
             )
-        lines = [text.table(title, columns, rows), f"stopped: {self.stopped}"]
-        lines += [
-            f"assumption {'holds' if a.holds else 'FAILS'}: {a.name} = {text.number(a.value)}"
-            f" (needed: {a.needed})"
-            for a in self.assumptions
-        ]
+        lines = [text.table(title, columns, rows), f"stopped: {ending(self.stopped)}"]
+        # what fails comes first
+        lines += [str(a) for a in sorted(self.assumptions, key=lambda a: a.holds)]
         return "\n".join(lines)
 
 
+def ending(stopped: str) -> str:
+    """Why something ended, as a sentence where one word is not enough."""
+    if stopped == "limit":
+        return (
+            "limit: the largest time or number of steps was reached, and something was still moving"
+        )
+    return stopped
+
+
 def describe(feature: dict[str, Any]) -> str:
-    """A feature in a few words: `coordinate 3 (+)`."""
-    rest = [_short(k, v) for k, v in feature.items() if k != "kind"]
-    return " ".join([str(feature.get("kind", "")), *rest]).strip()
+    """A feature in a few words: `coordinate 3 (+)`, `frequency 1, phase 0.3`."""
+    kind = str(feature.get("kind", ""))
+    if kind == "coordinate":
+        return f"coordinate {feature['index']} ({'+' if feature['sign'] > 0 else '-'})"
+    if kind == "direction":
+        seen = feature.get("active_samples")
+        where = "" if seen is None else f", active on {len(seen)} samples"
+        return f"direction of {len(feature['vector'])} inputs{where}"
+    name = mode_name(feature)
+    shown = ("kind", "index", "frequency") if name else ("kind",)
+    rest = [_short(k, v) for k, v in feature.items() if k not in shown]
+    return ", ".join([name or kind, *rest])
 
 
 _MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component": "component"}
@@ -234,8 +255,9 @@ def mode_name(feature: dict[str, Any]) -> str | None:
 
 def _short(name: str, value: Any) -> str:
     if isinstance(value, list):
-        return f"{name}[{len(value)}]"
-    return text.number(value) if isinstance(value, float) else str(value)
+        return f"{name} of {len(value)}"
+    shown = text.number(value + 0.0) if isinstance(value, float) else str(value)  # no -0
+    return f"{name} {shown}"
 
 
 def check_scale(scale: float, degree: int = 2) -> float:

@@ -85,6 +85,11 @@ def check_folder_free(path: str | Path, force: bool = False) -> None:
         raise InputError(
             f"The output folder {target} exists. Choose another name, or replace it with --force."
         )
+    parent = next(folder for folder in target.absolute().parents if folder.exists())
+    try:  # permissions do not tell for every file system
+        tempfile.TemporaryDirectory(dir=parent).cleanup()
+    except OSError as error:
+        raise InputError(f"The output folder {target} cannot be made: {error.strerror}.") from error
     foreign = (
         sorted(p.name for p in target.iterdir() if p.name not in FOLDER) if target.exists() else []
     )

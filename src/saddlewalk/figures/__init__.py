@@ -1,6 +1,6 @@
 """The papers' figures and studies beyond them: one function each, with its claims as numbers."""
 
-from saddlewalk.errors import InputError, nearest
+from saddlewalk.errors import InputError
 from saddlewalk.figures.agf_attention import figure_5
 from saddlewalk.figures.agf_diagonal import figure_3, figure_8
 from saddlewalk.figures.agf_linear import figure_4
@@ -29,5 +29,5 @@ FIGURES: dict[str, Maker] = {
 def reproduce(name: str) -> FigureResult:
     """Draw one figure of the papers and check its claims."""
     if name not in FIGURES:
-        raise InputError(f"Unknown figure '{name}'.{nearest(name, FIGURES)}")
+        raise InputError(f"Unknown figure '{name}'. Known: {', '.join(FIGURES)}.")
     return FIGURES[name]()

@@ -71,7 +71,7 @@ def run(panel: Panel) -> Run:
         panel.eps,
         start=start,
         solver="explicit",
-        tolerance=1e-6 if problem.units.smooth else None,
+        tolerance=1e-6 if problem.smooth else None,
         convergence=1e-8,
         max_time=panel.end,
         most_saved=2000,

@@ -37,7 +37,7 @@ class Follower:
         self.flow, first = make_flow(problem, theta)
         self.state = self.flow.state(theta)
         self.recorder, self.bar = recorder, bar
-        self.smooth, self.degree = problem.units.smooth, problem.degree
+        self.smooth, self.degree = problem.smooth, problem.degree
         self.convergence = convergence
         self.largest_drive = np.asarray(first.drive)
         self.first_opportunity = float(first.opportunity)
@@ -122,7 +122,7 @@ def follow(
     times: np.ndarray,
 ) -> dict[str, Any]:
     """Gradient flow from `theta`, with the steps that suit the problem unless `kind` says."""
-    smooth, small = problem.units.smooth, theta.size <= _SMALL
+    smooth, small = problem.smooth, theta.size <= _SMALL
     solver = _suitable(problem, small) if kind == "auto" else kind
     rtol = tolerance
     if rtol is None:
@@ -146,6 +146,6 @@ def follow(
 
 def _suitable(problem: Problem, small: bool) -> str:
     """Explicit steps where plateaus are short or there are kinks; else steps for stiff problems."""
-    if problem.degree == 2 or problem.adaptive or not problem.units.smooth:
+    if problem.degree == 2 or problem.adaptive or not problem.smooth:
         return "explicit"
     return "implicit" if small else "stabilised"

@@ -121,7 +121,7 @@ def train(
                 **limits,
             )
     info = {
-        "kinked": not problem.units.smooth,
+        "kinked": not problem.smooth,
         "setting": task.name,
         "scale": float(scale),
         "seed": int(seed),

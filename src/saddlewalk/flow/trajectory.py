@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saddlewalk import store, text
+from saddlewalk.staircase import ending
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -124,7 +125,7 @@ class Trajectory:
             ["end time", text.number(float(self.time[-1]))],
             ["first loss", text.number(float(self.loss[0]))],
             ["last loss", text.number(float(self.loss[-1]))],
-            ["stopped", info["stopped"]],
+            ["stopped", ending(info["stopped"])],
         ]
         title = f"{info['setting']}: simulated, scale {info['scale']:g}, seed {info['seed']}"
         return text.table(title, ["", "value"], rows)

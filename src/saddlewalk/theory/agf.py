@@ -66,7 +66,7 @@ def instantly_aligned(start: Start) -> Outcome:
 def _outcome(start: Start, walk: Walk) -> Outcome:
     with Progress("predicting", None) as walk.bar:
         stopped = walk.run()
-    curve = walk.curve if start.problem.units.smooth else walk.curve.evened()
+    curve = walk.curve if start.problem.smooth else walk.curve.evened()
     return Outcome(
         stages=_stages(walk, curve),
         stopped=stopped,

@@ -97,7 +97,7 @@ def mechanism(problem: Problem) -> str:
 
 def coupling(problem: Problem, residual: Array) -> Float[np.ndarray, "fan_out fan_in"]:
     """Sigma of U = v Sigma u: the mixed derivative of the utility of a unit at zero."""
-    if not problem.units.smooth:
+    if not problem.smooth:
         raise InputError("An activation with a kink at zero has no linear part; use `predict`.")
     return np.asarray(_mixed(problem, residual))
 

@@ -166,7 +166,7 @@ class Walk:
                     if self._settle(flow):
                         return ""
                     spent = self.evaluations
-            if taken >= _PATIENCE and self.problem.units.smooth:
+            if taken >= _PATIENCE and self.problem.smooth:
                 kind = "stabilised"
         return "limit"
 
@@ -180,7 +180,7 @@ class Walk:
         """
         ahead, view = passed / max(float(piece.time[-1] - piece.time[0]), 1e-300), piece.saved
         fall = float(view.loss[0] - view.loss[-1]) * ahead / (self.level - float(view.loss[-1]))
-        last, smooth = self._no_utility_left(view.drive[-1]), self.problem.units.smooth
+        last, smooth = self._no_utility_left(view.drive[-1]), self.problem.smooth
         if smooth and last and fall < _FADING:
             return True
         if smooth and (spent < _LONG or not self.real_time):
@@ -196,7 +196,7 @@ class Walk:
 
     def _settle(self, flow: Alternation) -> bool:
         """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
-        if self.problem.units.smooth:
+        if self.problem.smooth:
             if not self._polish(flow):
                 return False
             self._apply(self._margins(self._flow(plateau=False)))
@@ -356,7 +356,7 @@ class Walk:
         self._points += len(rows)
 
     def _tolerance(self, smooth: float) -> float:
-        return smooth if self.problem.units.smooth else _KINKED_TOLERANCE[self.real_time]
+        return smooth if self.problem.smooth else _KINKED_TOLERANCE[self.real_time]
 
     @property
     def curve(self) -> LossCurve:

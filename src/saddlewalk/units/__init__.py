@@ -9,6 +9,7 @@ from saddlewalk.units.degree import find_degree as find_degree
 from saddlewalk.units.dense import ACTIVATIONS as ACTIVATIONS
 from saddlewalk.units.dense import Dense as Dense
 from saddlewalk.units.diagonal import Diagonal as Diagonal
+from saddlewalk.units.kinks import is_smooth as is_smooth
 from saddlewalk.units.quadratic_pair import QuadraticPair as QuadraticPair
 from saddlewalk.units.relations import Relation as Relation
 from saddlewalk.units.relations import find_relations as find_relations

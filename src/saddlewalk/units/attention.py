@@ -20,6 +20,7 @@ class LinearAttention(AbstractUnits):
     width: int
 
     degree: ClassVar[int | None] = 3
+    smooth: ClassVar[bool | None] = True
     linear_in: ClassVar[str | None] = "halves"
     shares_features: ClassVar[bool] = True
     outgoing: ClassVar[str | None] = "V"

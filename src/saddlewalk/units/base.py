@@ -54,8 +54,9 @@ class AbstractUnits(eqx.Module):
     degree: ClassVar[int | None] = None
     """Order kappa of a unit in its parameters at the origin; `None`: found by `find_degree`."""
 
-    smooth: ClassVar[bool] = True
-    """Whether the output has no kinks in the parameters; kinks forbid small tolerances."""
+    smooth: ClassVar[bool | None] = None
+    """Whether the output has no kinks in the parameters (they forbid small tolerances); `None`: found by
+    `is_smooth`."""
 
     linear_in: ClassVar[str | None] = None
     """"input" if the output is linear in x, "halves" if it is linear in the first and in the second

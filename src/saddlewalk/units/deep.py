@@ -18,7 +18,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.units.base import AbstractUnits, Layer, ParametersLike, Shapes, Weights, unpack
 from saddlewalk.units.convolution import Convolution
 from saddlewalk.units.dense import Dense
-from saddlewalk.units.self_attention import LinearSelfAttention
+from saddlewalk.units.self_attention import LinearSelfAttention, asked
 
 Stage = Dense | Convolution | LinearSelfAttention
 
@@ -48,9 +48,10 @@ class Deep(AbstractUnits):
                 raise InputError(f"There is no way from layer {a} past layer {b}.")
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """Whether all layers are."""
-        return all(stage.smooth for stage in self.stages)
+    def smooth(self) -> bool | None:  # type: ignore[override]
+        """Whether all layers are, where that is known."""
+        known = [stage.smooth for stage in self.stages]
+        return False if False in known else None if None in known else True
 
     @property
     def linear_in(self) -> str | None:  # type: ignore[override]
@@ -108,7 +109,7 @@ class Deep(AbstractUnits):
         heads = {
             name: weights[f"{name}{k}"] for name in ("K", "Q", "KQ") if f"{name}{k}" in weights
         }
-        asked = stage.asked(heads, query)
+        asked = asked(heads, query)
         return query + jnp.einsum("hij,jk,hk->i", weights[f"V{k}"], products, asked)
 
     # --- one hidden layer -------------------------------------------------------------------------

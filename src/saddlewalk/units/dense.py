@@ -54,9 +54,9 @@ class Dense(AbstractUnits):
         activation_named(self.activation)
 
     @property
-    def smooth(self) -> bool:  # type: ignore[override]
-        """False for the named activations that have a kink; a function of one's own is taken as smooth."""
-        return self.activation not in KINKED
+    def smooth(self) -> bool | None:  # type: ignore[override]
+        """Known for the named activations; a function of one's own is tried."""
+        return self.activation not in KINKED if isinstance(self.activation, str) else None
 
     @property
     def linear_in(self) -> str | None:  # type: ignore[override]

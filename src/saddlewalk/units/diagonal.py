@@ -30,6 +30,7 @@ class Diagonal(AbstractUnits):
     rate_v: float = 1.0
 
     degree: ClassVar[int | None] = 2
+    smooth: ClassVar[bool | None] = True
     linear_in: ClassVar[str | None] = "input"
     multiplicative: ClassVar[bool] = True
     hidden: ClassVar[tuple[str, ...]] = ()  # each unit has a coordinate of its own

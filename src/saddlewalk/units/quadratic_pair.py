@@ -14,6 +14,7 @@ class QuadraticPair(AbstractUnits):
     width: int
 
     degree: ClassVar[int | None] = 3
+    smooth: ClassVar[bool | None] = True
     shares_features: ClassVar[bool] = True
 
     def layers(self, inputs: int, outputs: int) -> Shapes:

@@ -22,35 +22,30 @@ from saddlewalk.errors import InputError
 from saddlewalk.units.base import AbstractUnits, Shapes, Weights
 
 
-class AbstractSelfAttention(AbstractUnits):
-    """Heads with keys and queries of some rank, or with both in one matrix."""
-
-    rank: eqx.AbstractVar[int]
-    merged: eqx.AbstractVar[bool]
-
-    degree: ClassVar[int | None] = None
-    outgoing: ClassVar[str | None] = "v"
-
-    def _weights(self, embedding: int, outputs: int) -> Shapes:
-        if outputs != 1:
-            raise InputError(f"A self-attention head has one output; the task has {outputs}.")
-        if self.merged:
-            return {"KQ": (embedding, embedding), "v": (embedding,)}
-        return {"K": (self.rank, embedding), "Q": (self.rank, embedding), "v": (embedding,)}
-
-    def asked(self, weights: Weights, query: Array) -> Array:
-        """K^T Q x_q: what a head, or each of several, looks for."""
-        if self.merged:
-            return weights["KQ"] @ query
-        return jnp.einsum("...rm,...r->...m", weights["K"], weights["Q"] @ query)
+def asked(weights: Weights, query: Array) -> Array:
+    """K^T Q x_q: what a head, or each of several, looks for."""
+    if "KQ" in weights:
+        return weights["KQ"] @ query
+    return jnp.einsum("...rm,...r->...m", weights["K"], weights["Q"] @ query)
 
 
-class LinearSelfAttention(AbstractSelfAttention):
+def _weights(embedding: int, outputs: int, rank: int, merged: bool) -> Shapes:
+    """Keys and queries of some rank, or both in one matrix, then the values."""
+    if outputs != 1:
+        raise InputError(f"A self-attention head has one output; the task has {outputs}.")
+    if merged:
+        return {"KQ": (embedding, embedding), "v": (embedding,)}
+    return {"K": (rank, embedding), "Q": (rank, embedding), "v": (embedding,)}
+
+
+class LinearSelfAttention(AbstractUnits):
     """Linear heads. An input is X X^T, row by row, then the query."""
 
-    width: int  # type: ignore[misc]
+    width: int
     rank: int = eqx.field(static=True, default=1)
     merged: bool = eqx.field(static=True, default=False)
+
+    smooth: ClassVar[bool | None] = True
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Keys and queries, then the values."""
@@ -59,30 +54,32 @@ class LinearSelfAttention(AbstractSelfAttention):
             raise InputError(
                 f"Linear self-attention reads m^2 + m numbers (X X^T and the query); got {inputs}."
             )
-        return self._weights(embedding, outputs)
+        return _weights(embedding, outputs, self.rank, self.merged)
 
     def respond(self, weights: Weights, x: Any) -> Array:
         """v X X^T K^T Q x_q."""
         m = weights["v"].shape[-1]
-        return (weights["v"] @ x[: m * m].reshape(m, m) @ self.asked(weights, x[m * m :]))[None]
+        return (weights["v"] @ x[: m * m].reshape(m, m) @ asked(weights, x[m * m :]))[None]
 
 
-class SoftmaxSelfAttention(AbstractSelfAttention):
+class SoftmaxSelfAttention(AbstractUnits):
     """Softmax heads. An input is the tokens one after another, the query last."""
 
-    width: int  # type: ignore[misc]
-    tokens: int = eqx.field(static=True)  # type: ignore[misc]
+    width: int
+    tokens: int = eqx.field(static=True)
     rank: int = eqx.field(static=True, default=1)
     merged: bool = eqx.field(static=True, default=False)
+
+    smooth: ClassVar[bool | None] = True
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Keys and queries, then the values."""
         if inputs % self.tokens:
             raise InputError(f"{inputs} inputs are not {self.tokens} tokens of equal length.")
-        return self._weights(inputs // self.tokens, outputs)
+        return _weights(inputs // self.tokens, outputs, self.rank, self.merged)
 
     def respond(self, weights: Weights, x: Any) -> Array:
         """v X smax(X^T K^T Q x_q)."""
         tokens = x.reshape(self.tokens, -1)
-        attention = jax.nn.softmax(tokens @ self.asked(weights, tokens[-1]))
+        attention = jax.nn.softmax(tokens @ asked(weights, tokens[-1]))
         return (attention @ tokens @ weights["v"])[None]
