@@ -1,5 +1,7 @@
 """Figs 1, 4 and 5 of Saddle-to-Saddle Dynamics: one stage, one unit more, in every architecture."""
 
+from typing import Any
+
 import numpy as np
 
 from saddlewalk.figures.claims import Claim, FigureResult, listed
@@ -82,22 +84,22 @@ def panels_4(samples: int = SAMPLES, sequences: int = 1024) -> dict[str, Panel]:
     """
 
     def of_order(
-        name: str, width: int, eps: float, end: float, axes: object, seed: int = 0
+        name: str, width: int, eps: float, end: float, axes: object, seed: int = 0, **more: Any
     ) -> Panel:
         task = teacher(ACTIVATIONS[name], axes, samples)
-        return Panel(name, task, Dense(width, name), eps, end, seed)
+        return Panel(name, task, Dense(width, name), eps, end, seed, **more)
 
     softmax = SoftmaxSelfAttention(10, tokens=33)
     sequence = tokens(sequences, products=False)
     return {
-        "A": Panel("softmax self-attention", sequence, softmax, 0.005, 60.0, 1, saddles=False),
-        "B": of_order("sigmoid", 50, 1e-6, 60, _STRETCHED),
+        "A": Panel("softmax self-attention", sequence, softmax, 0.005, 600.0, 1, saddles=False),
+        "B": of_order("sigmoid", 50, 1e-6, 60, _STRETCHED, saddles=False),
         "C": of_order("sin", 50, 1e-6, 400, _STRETCHED),
         "D": of_order("tanh", 50, 1e-6, 400, _STRETCHED),
         "E": of_order("1-cos", 10, 0.005, 400, _STRETCHED, 1),
         "F": of_order("z-tanh-z", 10, 0.005, 300, _STRETCHED, 1),
-        "G": of_order("cubic", 10, 0.005, 4000, _AXES, 1),
-        "H": of_order("z2-tanh-z", 10, 0.005, 4000, _AXES, 1),
+        "G": of_order("cubic", 10, 0.05, 400, _AXES, 1, solver="implicit"),
+        "H": of_order("z2-tanh-z", 10, 0.05, 400, _AXES, 1, solver="implicit"),
     }
 
 
@@ -138,6 +140,66 @@ def panels_5(samples: int = SAMPLES) -> dict[str, Panel]:
             400,
         ),
     }
+
+
+def figure_4(samples: int = 2048, letters: str = "ABCDEFGH") -> FigureResult:
+    """Other activations: what their first term says about the first plateau, and after it."""
+    runs = {k: run(panel) for k, panel in panels_4(samples).items() if k in letters}
+    first = [k for k in "CD" if k in runs]
+    higher = [k for k in "EFGH" if k in runs]
+    claims = []
+    if "B" in runs:
+        share = runs["B"].phases[0].duration / runs["B"].path.time[-1]
+        claims.append(
+            Claim(
+                "(B) order 0: a sigmoid network has no first plateau (its part of the time)",
+                f"{share:.2g}",
+                bool(share < 1e-3),
+            )
+        )
+    for k in first:
+        values = np.linalg.svd(runs[k].weights(1), compute_uv=False)
+        claims += [
+            Claim(
+                f"({k}) order 1: rank-one weights after the first drop (second singular value / first)",
+                f"{values[1] / values[0]:.2g}",
+                bool(values[1] < 0.1 * values[0]),
+            ),
+            Claim(
+                f"({k}) which is no embedded fixed point: more than one unit in use, at no fixed point",
+                f"{runs[k].phases.widths[1]} units, {runs[k].phases.kinds[1]}",
+                runs[k].phases.widths[1] > 1 and runs[k].phases.kinds[1] == "not a fixed point",
+            ),
+        ]
+    claims += [_one_then_two(k, runs[k]) for k in higher]
+    return FigureResult(
+        "saddle-4",
+        "networks with other activations, by the order of their first term",
+        tuple(claims),
+        draw_panels([*runs.values()], 4),
+        {letter: one.to_json() for letter, one in runs.items()},
+    )
+
+
+def figure_5(samples: int = 2048, letters: str = "ABCDEF") -> FigureResult:
+    """Deep networks: the first hidden layer takes up one unit at a time, as with two layers."""
+    runs = {k: run(panel) for k, panel in panels_5(samples).items() if k in letters}
+    words = {"AB": ("dependent", "Eq 7"), "CD": ("proportional", "Eq 6"), "EF": ("zero", "Eq 5")}
+    pairs = {"".join(k for k in pair if k in runs): said for pair, said in words.items()}
+    return FigureResult(
+        "saddle-5",
+        "saddle-to-saddle dynamics in deep networks",
+        (
+            *(_one_then_two(letter, one) for letter, one in runs.items()),
+            *(
+                _relations(runs, present, relation, f"fixed points of {equation}")
+                for present, (relation, equation) in pairs.items()
+                if present
+            ),
+        ),
+        draw_panels([*runs.values()], 3),
+        {letter: one.to_json() for letter, one in runs.items()},
+    )
 
 
 # --- claims -----------------------------------------------------------------------------------------

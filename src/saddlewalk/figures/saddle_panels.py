@@ -7,7 +7,6 @@ of our time.
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk import draw
@@ -33,6 +32,7 @@ class Panel:
     eps: float
     end: float
     seed: int = 0
+    solver: str = "explicit"
     saddles: bool = True
     """Whether the kind of each plateau is looked for."""
 
@@ -64,13 +64,13 @@ class Run:
 def run(panel: Panel) -> Run:
     """Train a panel's network and find its plateaus."""
     problem = Problem(panel.task, panel.units)
-    start = panel.eps * np.random.default_rng(panel.seed).normal(size=(problem.width, problem.size))
+    start = small_start(problem, panel.eps, panel.seed)
     path = train(
         panel.task,
         panel.units,
         panel.eps,
         start=start,
-        solver="explicit",
+        solver=panel.solver,
         tolerance=1e-6 if problem.smooth else None,
         convergence=1e-8,
         max_time=panel.end,
@@ -80,7 +80,7 @@ def run(panel: Panel) -> Run:
     return Run(panel, problem, path, find_phases(path, problem, saddles=panel.saddles))
 
 
-def start_at(problem: Problem, eps: float, seed: int) -> jnp.ndarray:
+def small_start(problem: Problem, eps: float, seed: int) -> np.ndarray:
     """Independent weights N(0, eps^2)."""
     return eps * np.random.default_rng(seed).normal(size=(problem.width, problem.size))
 
@@ -94,7 +94,7 @@ def draw_panels(runs: list[Run], columns: int) -> Any:
     with draw.styled():
         figure = Figure(figsize=(3.6 * columns, 4.2 * rows))
         FigureCanvasAgg(figure)
-        boxes = np.atleast_1d(figure.subfigures(rows, columns)).ravel()
+        boxes = np.asarray(figure.subfigures(rows, columns, squeeze=False)).ravel()
         for box, one in zip(boxes, runs, strict=False):
             _draw_panel(box, one)
     return figure

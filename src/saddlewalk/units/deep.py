@@ -109,8 +109,8 @@ class Deep(AbstractUnits):
         heads = {
             name: weights[f"{name}{k}"] for name in ("K", "Q", "KQ") if f"{name}{k}" in weights
         }
-        asked = asked(heads, query)
-        return query + jnp.einsum("hij,jk,hk->i", weights[f"V{k}"], products, asked)
+        sought = asked(heads, query)
+        return query + jnp.einsum("hij,jk,hk->i", weights[f"V{k}"], products, sought)
 
     # --- one hidden layer -------------------------------------------------------------------------
 
