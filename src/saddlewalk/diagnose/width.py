@@ -88,10 +88,7 @@ def effective_width(
         return lost <= part * tolerance
 
     sizes, admitted = contributions(problem, theta, layer), problem.relations(layer)
-    found = {
-        relation: _narrowest(units, relation, sizes, enough, Relation.ZERO in admitted)
-        for relation in admitted
-    }
+    found = {relation: _narrowest(units, relation, sizes, enough) for relation in admitted}
     best = min(reversed(found), key=lambda relation: found[relation].width)  # of equals, the widest
     counts = {str(relation): merged.width for relation, merged in found.items()}
     return EffectiveWidth(
@@ -99,13 +96,10 @@ def effective_width(
     )
 
 
-def _narrowest(
-    units: Layer, relation: Relation, sizes: np.ndarray, enough: Enough, droppable: bool
-) -> Layer:
-    """The fewest units to which one relation merges a layer; small ones are dropped first and last."""
+def _narrowest(units: Layer, relation: Relation, sizes: np.ndarray, enough: Enough) -> Layer:
+    """The fewest units to which one relation merges a layer; those that do nothing are dropped, first
+    and last."""
     if relation in (Relation.ZERO, Relation.DEPENDENT):
-        return _first(lambda h: merge(units, relation, h, sizes), units.width, enough)
-    if not droppable:
         return _first(lambda h: merge(units, relation, h, sizes), units.width, enough)
     sparing = lambda some: enough(some, _DROPPED)  # noqa: E731
     few = _first(lambda h: merge(units, Relation.ZERO, h, sizes), units.width, sparing).width
