@@ -170,6 +170,19 @@ def compare(**options: Any) -> None:
 
 
 @main.command()
+@_options(_COMMON, _RUN)
+def diagnose(**options: Any) -> None:
+    """Simulate SETTING and name its plateaus: duration, loss, effective width, kind of point."""
+    import saddlewalk as sw
+
+    task, units, common = _prepare(options)
+    path = _simulate(task, units, common)
+    phases = sw.diagnose.find_phases(path, sw.Problem(task, units))
+    _finish(phases, {**phases.to_json(), "setting": common["setting"]}, common)
+    _exit_if_interrupted(path)
+
+
+@main.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def settings(as_json: bool) -> None:
     """List the settings, their options and methods."""

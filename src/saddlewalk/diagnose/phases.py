@@ -1,7 +1,9 @@
 """The phases of a training run: each plateau with its length, loss, effective widths and kind."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,10 +12,13 @@ from saddlewalk.curve import LossCurve
 from saddlewalk.diagnose.saddles import SaddleReport, saddle_test
 from saddlewalk.diagnose.stages import loss_curve
 from saddlewalk.diagnose.width import EffectiveWidth, effective_width
+from saddlewalk.errors import InputError
 from saddlewalk.plateaus import find_jumps
 from saddlewalk.problem import Problem
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
     from saddlewalk.flow import Trajectory
 
 _EXTENT = 0.05
@@ -48,10 +53,15 @@ class Phase:
 class Phases:
     """All plateaus of a run, in order."""
 
-    setting: str
+    path: "Trajectory" = field(repr=False)
     phases: tuple[Phase, ...]
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    @property
+    def setting(self) -> str:
+        """What was learned."""
+        return self.path.info["setting"]
+
+    def __iter__(self) -> Iterator[Phase]:
         return iter(self.phases)
 
     def __len__(self) -> int:
@@ -70,7 +80,43 @@ class Phases:
         """What kind of point each plateau is at."""
         return ["-" if p.saddle is None else p.saddle.kind for p in self.phases]
 
-    def to_json(self) -> dict:
+    def save(self, path: str | Path) -> Path:
+        """Write the run to one netCDF file; `to_json` has the phases."""
+        return self.path.save(path)
+
+    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+        """The loss with its plateaus marked, and their effective widths."""
+        from saddlewalk import draw
+
+        with draw.canvas(target) as axes:
+            draw.loss_curve(axes, self.path.time, self.path.loss, label=self.path.method)
+            kinds = list(dict.fromkeys(self.kinds))
+            for phase, kind in zip(self.phases, self.kinds, strict=True):
+                look = {
+                    "color": f"C{1 + kinds.index(kind)}",
+                    "linewidth": 4,
+                    "solid_capstyle": "butt",
+                }
+                axes.plot([phase.start, phase.end], [phase.loss] * 2, **look)
+                axes.annotate(
+                    ", ".join(str(one.width) for one in phase.widths),
+                    (0.5 * (phase.start + phase.end), phase.loss),
+                    xytext=(0, 4),
+                    textcoords="offset points",
+                    ha="center",
+                )
+            for k, kind in enumerate(kinds, start=1):
+                axes.plot(
+                    [], [], color=f"C{k}", linewidth=4, label=f"{kind} (effective width above)"
+                )
+            axes.legend()
+            if len(self.phases) > 1:
+                last = self.phases[-1].start
+                axes.set_xlim(0.0, min(float(self.path.time[-1]), 1.4 * last))
+            axes.set_title(f"{self.setting}, scale {self.path.info['scale']:g}")
+        return axes
+
+    def to_json(self) -> dict[str, Any]:
         """The machine-readable form."""
         return {
             "setting": self.setting,
@@ -109,6 +155,10 @@ class Phases:
 
 def find_phases(path: "Trajectory", problem: Problem, *, saddles: bool = True) -> Phases:
     """The plateaus of a run: how long, at which loss, how many units in use, what kind of point."""
+    if path.parameters.shape[1:] != (problem.width, problem.size):
+        raise InputError(
+            "The run does not belong to this problem: its parameters have another shape."
+        )
     curve = loss_curve(path)
     jumps = find_jumps(curve)
     rests = [0] if not jumps else [jump.index_before for jump in jumps] + [jumps[-1].index_after]
@@ -133,7 +183,7 @@ def find_phases(path: "Trajectory", problem: Problem, *, saddles: bool = True) -
                 theta,
             )
         )
-    return Phases(path.info["setting"], tuple(found))
+    return Phases(path, tuple(found))
 
 
 def _extent(curve: LossCurve, rest: int, margin: float) -> tuple[float, float]:

@@ -26,7 +26,7 @@ from saddlewalk.units import Dense
 PAIRS = ((0, 1), (0, 8), (5, 7), (3, 5))
 TABLE = {"first": (4.20, 5.21, 4.13, 4.62), "second": (3.90, 5.21, 3.26, 1.38)}
 """Singular values that govern the two plateaus, as printed."""
-WIDTH, STEPS, EVERY = 1000, 600, 6
+WIDTH, STEPS, EVERY = 1000, 600, 3
 _RATE, _BATCH, _EPS = 0.02, 64, 1e-6
 """The paper's rate is 0.01 for a loss without the factor 1/2."""
 _KEPT = 100

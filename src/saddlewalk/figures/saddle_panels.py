@@ -47,8 +47,11 @@ class Run:
     phases: Phases
 
     def weights(self, phase: int) -> np.ndarray:
-        """The first two incoming weights of each unit of the first hidden layer, on a plateau."""
-        return np.asarray(self.problem.take(self.phases[phase].parameters).incoming)[:, :2]
+        """Two incoming weights of each unit of the first hidden layer, those that grow most, on a plateau."""
+        last, here = (
+            np.asarray(self.problem.take(self.phases[k].parameters).incoming) for k in (-1, phase)
+        )
+        return here[:, np.sort(np.argsort(-np.abs(last).max(axis=0), kind="stable")[:2])]
 
     @property
     def middle(self) -> int:
@@ -119,8 +122,8 @@ def _draw_panel(box: Any, one: Run) -> None:
     loss.set_ylabel("loss")
     loss.set_title(one.panel.title)
     names = {"middle": "after the first drop", "end": "at the end"}
-    for name, phase in (("middle", one.middle), ("end", len(one.phases) - 1)):
-        points = one.weights(phase)
+    for name, place in (("middle", one.middle), ("end", len(one.phases) - 1)):
+        points = one.weights(place)
         axes[name].plot(*points.T, "k.", markersize=4)
         size = 1.15 * float(np.abs(points).max())
         axes[name].set(xlim=(-size, size), ylim=(-size, size), aspect="equal")
