@@ -29,6 +29,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/flow.py
 	$(BIN)/python benchmarks/predict.py
 	$(BIN)/python benchmarks/agreement.py
+	$(BIN)/python benchmarks/saddles.py
 
 ci: lint test    ## what must pass before a change lands
 

@@ -273,3 +273,14 @@ def test_images_refuse_options_of_made_data(run):
     result = run("predict", "relu", "--images", "mnist", "--features", "2")
     assert result.exit_code == 2
     assert "--features is of made data" in result.stderr
+
+
+def test_diagnose_names_the_plateaus(run, tmp_path):
+    data = tmp_path / "two.npz"
+    np.savez(data, X=[[1, 0.5], [-1, 2]], y=[1.0, -1.0])
+    options = ["--activation", "relu", "--data", str(data), "--width", "20", "--max-time", "80"]
+    out = tmp_path / "out"
+    record = json.loads(run("diagnose", "two-layer", *options, "--json", "--out", str(out)).stdout)
+    assert [phase["widths"]["units"] for phase in record["phases"]] == [0, 1, 2]
+    assert [phase["kind"] for phase in record["phases"]] == ["strict saddle"] * 2 + ["minimum"]
+    assert (out / "figure.png").stat().st_size > 10_000

@@ -92,7 +92,7 @@ class Phases:
             draw.loss_curve(axes, self.path.time, self.path.loss, label=self.path.method)
             kinds = list(dict.fromkeys(self.kinds))
             for phase, kind in zip(self.phases, self.kinds, strict=True):
-                look = {
+                look: dict[str, Any] = {
                     "color": f"C{1 + kinds.index(kind)}",
                     "linewidth": 4,
                     "solid_capstyle": "butt",

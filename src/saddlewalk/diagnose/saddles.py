@@ -45,9 +45,11 @@ critical point. A relative gradient below the next number is none, below the sec
 _STILL, _SLOW = 1e-7, 3e-4
 _NEGATIVE = 1e-4
 """Curvature, as a part of the largest, that counts as negative."""
+_LANCZOS = 1e-5
+"""Error of an eigenvalue, as a part of the largest."""
 _USEFUL = 1e-2
 """Utility, as a part of that of the best first unit, that counts as left."""
-_PROBES, _CLIMBS = 16, 200
+_PROBES, _CLIMBS, _SPARE = 16, 200, 16
 _KICK = 1e-2
 _GROWN = 0.3
 """A unit below this part of the largest norm has not grown yet."""
@@ -110,13 +112,13 @@ def saddle_test(
     first, _ = _best_unit(problem, 0 * at)
     now, unit = _best_unit(problem, point)
     useful = now / first if spare else math.nan
-    largest, values, vectors = _spectrum(problem, point, eigenvalues)
+    largest, values, escape = _curvatures(problem, point, eigenvalues)
     empty = abs(float(problem.loss(0 * at)))
     strict = bool(values[0] < -_NEGATIVE * np.nanmax([largest, first, _NEGATIVE * empty]))
     kind = _kind(problem, point, rests, strict, useful)
     left = kind in ("strict saddle", "degenerate saddle")
     rate = -float(values[0]) if strict else problem.degree * now
-    direction = vectors[:, 0].reshape(at.shape) if strict else unit
+    direction = escape if strict else unit
     return SaddleReport(
         kind=kind,
         loss=float(loss),
@@ -233,7 +235,7 @@ def _refined(problem: Problem, theta: Array, scale: float) -> tuple[Array, bool]
     return point, _relative(problem, point, _slope(problem, point)[1]) < _SLOW
 
 
-def _descended(problem: Problem, theta: Array, most: int = 3000) -> Array:
+def _descended(problem: Problem, theta: Array, most: int = 1000) -> Array:
     """A minimum beside a point."""
 
     def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -279,6 +281,25 @@ def _distance(problem: Problem, theta: Array, point: Array) -> float:
 # --- curvature --------------------------------------------------------------------------------------
 
 
+def _curvatures(problem: Problem, point: Array, few: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """Largest eigenvalue of the Hessian, the few smallest, and the direction of the smallest.
+
+    Units that are left over feel nothing of each other, so of many the most promising stand for all.
+    """
+    rows = np.arange(problem.width)
+    if problem.units.hidden == ("units",) and problem.width > 2 * _SPARE:
+        norm = norms(point)
+        useful = problem.utility(point / norm, problem.residual(point))
+        left = np.asarray(norm[:, 0] <= 10 * _SHRUNK)
+        spare = np.flatnonzero(left)[np.argsort(-np.asarray(useful)[left])[:_SPARE]]
+        rows = np.sort(np.concatenate([np.flatnonzero(~left), spare]))
+    fewer = problem if len(rows) == problem.width else problem.resized(len(rows))
+    largest, values, vectors = _spectrum(fewer, point[rows], few)
+    direction = np.zeros(point.shape)
+    direction[rows] = vectors[:, 0].reshape(len(rows), -1)
+    return largest, values, direction
+
+
 def _spectrum(problem: Problem, theta: Array, few: int) -> tuple[float, np.ndarray, np.ndarray]:
     """Largest eigenvalue of the Hessian, the few smallest, and their vectors.
 
@@ -306,11 +327,11 @@ def _extreme(product: Any, size: int, few: int) -> tuple[np.ndarray, np.ndarray]
         return np.zeros(few), np.eye(size, few)
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
     try:
-        return eigsh(operator, k=few, which="LA", tol=1e-7, v0=start, maxiter=60, ncv=40)
+        return eigsh(operator, k=few, which="LA", tol=_LANCZOS, v0=start, maxiter=8, ncv=30)
     except ArpackNoConvergence as partly:
         if len(partly.eigenvalues):
             return partly.eigenvalues, partly.eigenvectors
-        return eigsh(operator, k=1, which="LA", tol=1e-2, v0=start, maxiter=1000)
+        return eigsh(operator, k=1, which="LA", tol=1e-2, v0=start, maxiter=100)
 
 
 # --- new units --------------------------------------------------------------------------------------
