@@ -1,6 +1,6 @@
 """What the saddle test and the effective width cost: time and memory against the number of parameters.
 
-A ReLU network on pairs of MNIST digits, trained by SGD to the end of its first drop, of growing width;
+A ReLU network on pairs of MNIST digits, after some steps of SGD, of growing width;
 compared with one dense Hessian of the network where that fits into memory. Writes benchmarks/saddles.md.
 """
 
@@ -80,7 +80,7 @@ def main():
         lines.append("| " + " | ".join(cells) + " |")
     (HERE / "saddles.md").write_text(
         "# What the saddle test costs\n\nA ReLU network of growing width on 1,000 MNIST images of digits "
-        "0 and 1 (784 inputs, 2 outputs), on the plateau after its first drop. Seconds after compilation "
+        "0 and 1 (784 inputs, 2 outputs), after 150 steps of SGD. Seconds after compilation "
         "(`first_call_s`: with it); memory is what the peak of the process grew by. `dense_hessian_s` is "
         "the whole Hessian and its eigenvalues, where they fit.\n\n" + "\n".join(lines) + "\n"
     )

@@ -1,9 +1,10 @@
-"""Every Python block of the README runs, in order, as a reader would run it."""
+"""Every Python block of the README and of the docs runs, in order, as a reader would run it."""
 
 import re
 from pathlib import Path
 
 README = Path(__file__).parent.parent / "README.md"
+SADDLES = README.parent / "docs" / "saddles.md"
 
 
 def test_python_blocks_run(tmp_path, monkeypatch, capsys):
@@ -17,8 +18,15 @@ def test_python_blocks_run(tmp_path, monkeypatch, capsys):
     assert (tmp_path / "staircase.png").stat().st_size > 5000
 
 
+def test_python_blocks_of_the_page_on_saddles(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", SADDLES.read_text(), flags=re.DOTALL)
+    exec(compile(block, "saddles.md", "exec"), {})
+    assert "2 of 50 units" in capsys.readouterr().out
+
+
 def test_commands_of_the_readme_exist():
     from saddlewalk.cli import main
 
-    for command in re.findall(r"^saddlewalk (\w+)", README.read_text(), flags=re.MULTILINE):
+    pages = README.read_text() + SADDLES.read_text()
+    for command in re.findall(r"^saddlewalk (\w+)", pages, flags=re.MULTILINE):
         assert command in main.commands

@@ -368,3 +368,99 @@ def test_weights_anywhere_are_no_fixed_point(small_regression):
     assert saddle_test(problem, theta).kind == "not a fixed point"
     with pytest.raises(sw.InputError, match="shape"):
         saddle_test(problem, theta[:2])
+
+
+# --- points that are easily taken for others --------------------------------------------------------
+
+
+def test_a_relu_saddle_with_units_exactly_at_zero():
+    """Two points, one of them fitted: the zero units have no gradient, and yet a new one has use."""
+    x1 = np.array([1.0, 0.5])
+    with sw.float64():
+        task = sw.tasks.from_arrays([x1, [-1, 2]], [1.0, -1.0])
+        narrow = sw.Problem(task, Dense(1, "relu"))
+        theta = np.concatenate([x1 / (x1 @ x1), [1.0]])[None]
+        wide, point = embed(narrow, theta, "zero")
+        report = saddle_test(wide, point)
+        assert report.kind == "strict saddle"
+        assert report.duration == np.inf  # a unit at zero never starts
+        assert report.escape_rate == pytest.approx(np.sqrt(5) / 2, rel=1e-3)
+
+
+def test_quadratic_units_with_two_outputs_at_zero():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 2))
+    with sw.float64():
+        task = sw.tasks.from_arrays(x, np.stack([x[:, 0] ** 2, x[:, 1] ** 2], axis=1))
+        report = saddle_test(sw.Problem(task, Dense(3, "quadratic")), np.zeros((3, 4)))
+        assert report.kind == "degenerate saddle"
+        assert report.duration == np.inf
+
+
+def test_no_unit_of_first_order_has_utility():
+    """XOR and tanh: the origin is a saddle of higher order."""
+    with sw.float64():
+        task = sw.tasks.from_arrays([[1, 1], [1, -1], [-1, 1], [-1, -1]], [1.0, -1.0, -1.0, 1.0])
+        report = saddle_test(sw.Problem(task, Dense(4, "tanh")), np.zeros((4, 3)))
+        assert report.kind in ("degenerate saddle", "minimum")
+        assert np.isnan(report.utility)
+
+
+def test_samples_that_are_kept_and_learning_rates(small_regression):
+    """Rates change how fast a saddle is left, by the root of their product, and not what it is."""
+    points = list(linear_fixed_points(small_regression))
+    theta = points[1].weights(4)
+    with sw.float64():
+        kept = sw.Problem(small_regression, Dense(4, "linear"), keep_samples=True)
+        assert saddle_test(kept, theta).kind == "strict saddle"
+        rated = sw.Problem(small_regression, Dense(4, "linear"), rates={"w": 9.0})
+        report = saddle_test(rated, theta)
+        assert report.escape_rate == pytest.approx(3 * points[1].escape_rate, rel=1e-3)
+        assert rated.resized(7).rates.tolist() == rated.rates.tolist()
+        deep = sw.Problem(small_regression, Deep((Dense(2, "tanh"),)), rates={"w1": 7.0})
+        assert 7.0 in deep.resized(3).rates
+
+
+@pytest.mark.parametrize("factor", [1.0, 1e-4])
+def test_the_origin_of_a_deep_network_is_degenerate_at_any_size_of_the_target(factor):
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    with sw.float64():
+        task = sw.tasks.from_arrays(x, factor * x[:, :2])
+        problem = sw.Problem(task, Deep((Dense(4, "linear"), Dense(4, "linear"))))
+        assert saddle_test(problem, np.zeros((1, problem.size))).kind == "degenerate saddle"
+
+
+def test_a_little_signal_in_much_noise():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(400, 2))
+    with sw.float64():
+        task = sw.tasks.from_arrays(x, 0.02 * x[:, :1] + rng.normal(size=(400, 1)))
+        problem = sw.Problem(task, Dense(3, "linear"))
+        theta = list(linear_fixed_points(task))[-1].weights(3)
+        assert effective_width(problem, theta).width == 1
+        assert saddle_test(problem, theta).kind == "minimum"
+
+
+def test_units_of_zeros_belong_to_any_ray():
+    theta = Layer(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.3]]), np.array([[0.0], [1.0], [1.0]]))
+    assert manifold_distance(theta, "proportional", 2) == 0
+    with sw.float64():
+        task = sw.tasks.from_arrays(np.eye(2), [1.0, 2.0])
+        problem = sw.Problem(task, Dense(3, "relu"))
+        flat = problem.put(None, theta)
+        narrow, reduced = reduce(problem, flat, "proportional", 2)
+        np.testing.assert_allclose(narrow.function(reduced), problem.function(flat), atol=1e-12)
+
+
+def test_clipped_activations_are_not_homogeneous():
+    clipped = Dense(2, lambda z: jnp.clip(z, 0.0, 6.0))
+    assert find_relations(clipped, 2, 1) == (E, Z)
+
+
+def test_wrong_requests():
+    with pytest.raises(sw.InputError, match="not equally wide"):
+        Deep((Dense(1, "linear"), Dense(3, "linear")), skips=((1, 2),))
+    with sw.float64():
+        diagonal = sw.Problem(sw.tasks.agf_figure_3(), sw.units.Diagonal())
+        with pytest.raises(sw.InputError, match="cannot be exchanged"):
+            effective_width(diagonal, np.ones((5, 2)))

@@ -2,6 +2,7 @@
 
 import math
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.integrate import solve_ivp
@@ -145,3 +146,30 @@ def test_mechanisms_by_order(teacher, small_regression):
         kinked = sw.Problem(small_regression, Dense(2, "relu"))
         with pytest.raises(sw.InputError, match="kink"):
             separation(kinked, kinked.initialize(1e-3))
+
+
+def test_a_readout_of_zero_takes_the_sign_of_its_velocity():
+    near = blow_up_time(np.array([-1.0]), np.array([0.5]), -1e-12)
+    assert blow_up_time(np.array([-1.0]), np.array([0.5]), 0.0) == pytest.approx(near, rel=1e-6)
+    # a component that is not there does not matter
+    assert math.isfinite(blow_up_time(np.array([1.0, 1e-3]), np.array([0.0, 0.5]), 0.1))
+
+
+def test_refusals_and_units_at_zero(small_regression):
+    with sw.float64():
+        deep = sw.Problem(small_regression, sw.units.Deep((Dense(3, "linear"), Dense(3, "linear"))))
+        with pytest.raises(sw.InputError, match="sums of units"):
+            separation(deep, deep.initialize(1e-3))
+        assert mechanism(deep, "layer 2") == "between directions"
+        linear = sw.Problem(small_regression, Dense(3, "linear"))
+        assert separation(linear, np.zeros((3, 5))).duration == math.inf
+        rated = sw.Problem(small_regression, Dense(3, "linear"), rates={"w": 4.0})
+        np.testing.assert_allclose(
+            separation(rated, np.ones((3, 5))).values,
+            2 * separation(linear, np.ones((3, 5))).values,
+        )
+        squared = sw.Problem(
+            sw.tasks.from_arrays(np.eye(2), [1.0, 2.0]), Dense(2, lambda z: jnp.maximum(z, 0) ** 2)
+        )
+        with pytest.raises(sw.InputError, match="not quadratic"):
+            separation(squared, squared.initialize(1e-3))

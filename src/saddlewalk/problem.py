@@ -58,6 +58,8 @@ class Problem(eqx.Module):
     penalty: AbstractLoss
     rates: Float[np.ndarray | Array, " size"]
     """Learning rate of each parameter of a unit."""
+    layer_rates: tuple[tuple[str, float], ...] = eqx.field(static=True)
+    """The same by layer, as they were given."""
     width: int = eqx.field(static=True)
     degree: int = eqx.field(static=True)
     smooth: bool = eqx.field(static=True)
@@ -87,6 +89,7 @@ class Problem(eqx.Module):
         self.task = compress(task) if compressible else task  # type: ignore[arg-type]
         shapes = units.layers(task.inputs, task.outputs)
         self.units, self.rates = units.rated(rates or {}, shapes)
+        self.layer_rates = tuple((rates or {}).items())
         self.width = _checked_width(units.count(task.inputs))
         self.degree = find_degree(units, task.inputs, task.outputs)
         self.smooth = is_smooth(units, task.inputs, task.outputs)
@@ -109,25 +112,26 @@ class Problem(eqx.Module):
 
     def take(self, theta: ParametersLike, layer: str | None = None) -> Layer:
         """The units of a hidden layer (the first by default), each with its weights in and out."""
-        return self.units.take(self.shapes, theta, self._layer(layer))
+        return self.units.take(self.shapes, theta, self.layer_named(layer))
 
     def put(self, theta: Any, units: Layer, layer: str | None = None) -> np.ndarray:
         """Parameters with other units, of any number, in a hidden layer; the rest as in `theta`."""
-        return self.units.put(self.shapes, theta, units, self._layer(layer))
+        return self.units.put(self.shapes, theta, units, self.layer_named(layer))
 
     def resized(self, width: int, layer: str | None = None) -> "Problem":
         """The same problem for a network with another number of units in a hidden layer."""
-        units = self.units.resized(width, self._layer(layer))
-        other = Problem(self.task, units, self.penalty, adaptive=self.adaptive)
-        if self.rates.shape != other.rates.shape:
-            return other
-        return eqx.tree_at(lambda problem: problem.rates, other, self.rates)
+        units = self.units.resized(width, self.layer_named(layer))
+        rates = dict(self.layer_rates)
+        return Problem(self.task, units, self.penalty, rates, True, self.adaptive)
 
     def relations(self, layer: str | None = None) -> tuple[Relation, ...]:
         """Which relations between units of a hidden layer make one of them superfluous."""
-        return find_relations(self.units, self.task.inputs, self.task.outputs, self._layer(layer))
+        return find_relations(
+            self.units, self.task.inputs, self.task.outputs, self.layer_named(layer)
+        )
 
-    def _layer(self, layer: str | None) -> str:
+    def layer_named(self, layer: str | None) -> str:
+        """The name of a hidden layer, by default of the first; a sentence if there is none."""
         hidden = self.units.hidden
         if not hidden:
             raise InputError("The units of this network cannot be exchanged: none can be added.")

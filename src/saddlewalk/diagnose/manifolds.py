@@ -42,6 +42,7 @@ def manifold_distance(units: Layer, relation: Relation | str, width: int) -> flo
             groups = [theta[g] for g in group(theta, width)]
             left = np.array([np.linalg.norm(one - one.mean(axis=0)) for one in groups])
         case Relation.PROPORTIONAL:
+            theta = theta[np.any(theta != 0, axis=1)]  # zero is proportional to anything
             groups = [theta[g] for g in group(_directions(theta), width)]
             left = np.concatenate([np.linalg.svd(one, compute_uv=False)[1:] for one in groups])
     return float(np.linalg.norm(left)) / whole
@@ -82,8 +83,13 @@ def merge(units: Layer, relation: Relation, width: int, sizes: np.ndarray) -> La
         rank = len(root)
         merged = Layer(root * right[:rank], root * left[:, :rank].T)
         return padded(merged, width)
-    norm = np.linalg.norm(u, axis=1, keepdims=True)
     proportional = relation is Relation.PROPORTIONAL
+    if proportional:  # a unit without incoming weights belongs to any group
+        some = np.any(u != 0, axis=1)
+        u, v, sizes = u[some], v[some], sizes[some]
+        if not len(u):
+            return padded(Layer(u, v), width)
+    norm = np.linalg.norm(u, axis=1, keepdims=True)
     places = _directions(u) if proportional else u
     gain = norm if proportional else np.ones_like(norm)
     weight = np.maximum(sizes, 1e-300)
@@ -91,7 +97,10 @@ def merge(units: Layer, relation: Relation, width: int, sizes: np.ndarray) -> La
     for members in group(places, width):
         share = weight[members] / weight[members].sum()
         centre = share @ places[members]
-        merged_u.append(centre / np.linalg.norm(centre) if proportional else centre)
+        length = np.linalg.norm(centre)
+        if proportional:
+            centre = centre / length if length > 0 else places[members[np.argmax(share)]]
+        merged_u.append(centre)
         merged_v.append(np.sum(gain[members] * v[members], axis=0))
     merged = Layer(np.stack(merged_u), np.stack(merged_v))
     return padded(balanced(merged) if proportional else merged, width)

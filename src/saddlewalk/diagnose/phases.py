@@ -36,7 +36,7 @@ class Phase:
     """One for each hidden layer."""
     saddle: SaddleReport | None
     parameters: np.ndarray
-    """In the middle of the plateau."""
+    """Where the plateau is flattest."""
 
     @property
     def duration(self) -> float:

@@ -45,6 +45,7 @@ critical point. A relative gradient below the next number is none, below the sec
 _STILL, _SLOW = 1e-7, 3e-4
 _NEGATIVE = 1e-4
 """Curvature, as a part of the largest, that counts as negative."""
+_FAINT = 1e-6
 _LANCZOS = 1e-5
 """Error of an eigenvalue, as a part of the largest."""
 _USEFUL = 1e-2
@@ -111,9 +112,10 @@ def saddle_test(
     point, rests, spare = _critical_point(problem, at, matters)
     first, _ = _best_unit(problem, 0 * at)
     now, unit = _best_unit(problem, point)
-    useful = now / first if spare else math.nan
-    largest, values, escape = _curvatures(problem, point, eigenvalues)
     empty = abs(float(problem.loss(0 * at)))
+    # where not even the first unit has utility, it does not tell saddles from minima
+    useful = now / first if spare and first > _FAINT * empty else math.nan
+    largest, values, escape = _curvatures(problem, point, eigenvalues)
     strict = bool(values[0] < -_NEGATIVE * np.nanmax([largest, first, _NEGATIVE * empty]))
     kind = _kind(problem, point, rests, strict, useful)
     left = kind in ("strict saddle", "degenerate saddle")
@@ -238,9 +240,13 @@ def _refined(problem: Problem, theta: Array, scale: float) -> tuple[Array, bool]
 def _descended(problem: Problem, theta: Array, most: int = 1000) -> Array:
     """A minimum beside a point."""
 
+    unit = max(
+        abs(float(problem.loss(0 * theta))), 1e-300
+    )  # the criteria of the method are absolute
+
     def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
         value, slope = _slope(problem, jnp.asarray(flat).reshape(theta.shape))
-        return float(value), np.asarray(slope).ravel()
+        return float(value) / unit, np.asarray(slope).ravel() / unit
 
     options = {"maxiter": most, "maxfun": 2 * most, "gtol": 1e-11, "ftol": 1e-16, "maxcor": 30}
     flat = np.asarray(theta).ravel()
@@ -296,8 +302,8 @@ def _curvatures(problem: Problem, point: Array, few: int) -> tuple[float, np.nda
     fewer = problem if len(rows) == problem.width else problem.resized(len(rows))
     largest, values, vectors = _spectrum(fewer, point[rows], few)
     direction = np.zeros(point.shape)
-    direction[rows] = vectors[:, 0].reshape(len(rows), -1)
-    return largest, values, direction
+    direction[rows] = vectors[:, 0].reshape(len(rows), -1) * np.sqrt(np.asarray(problem.rates))
+    return largest, values, direction / np.linalg.norm(direction)
 
 
 def _spectrum(problem: Problem, theta: Array, few: int) -> tuple[float, np.ndarray, np.ndarray]:
@@ -308,8 +314,12 @@ def _spectrum(problem: Problem, theta: Array, few: int) -> tuple[float, np.ndarr
     """
     size = theta.size
 
+    pace = np.broadcast_to(np.sqrt(np.asarray(problem.rates)), theta.shape).ravel()
+
     def product(w: np.ndarray) -> np.ndarray:
-        return np.asarray(_curve(problem, theta, jnp.asarray(w.reshape(theta.shape)))).ravel()
+        """The Hessian in coordinates in which all learning rates are 1."""
+        direction = jnp.asarray((pace * w).reshape(theta.shape))
+        return pace * np.asarray(_curve(problem, theta, direction)).ravel()
 
     if size <= max(3 * few, 40):
         values, vectors = np.linalg.eigh(np.stack([product(row) for row in np.eye(size)]))
@@ -327,7 +337,9 @@ def _extreme(product: Any, size: int, few: int) -> tuple[np.ndarray, np.ndarray]
         return np.zeros(few), np.eye(size, few)
     operator = LinearOperator((size, size), matvec=product, dtype=np.float64)
     try:
-        return eigsh(operator, k=few, which="LA", tol=_LANCZOS, v0=start, maxiter=8, ncv=30)
+        return eigsh(
+            operator, k=few, which="LA", tol=_LANCZOS, v0=start, maxiter=8, ncv=max(30, 2 * few + 1)
+        )
     except ArpackNoConvergence as partly:
         if len(partly.eigenvalues):
             return partly.eigenvalues, partly.eigenvectors
@@ -366,7 +378,7 @@ def _best_utilities(probes: Problem, residual: Array) -> tuple[Array, Array]:
 
 
 def _falls_when_kicked(problem: Problem, point: Array) -> bool:
-    """For networks that are no sum of units: whether a descent from beside the point leaves it."""
+    """Where utility does not decide: whether a descent from beside the point leaves it."""
     start, rng = np.asarray(point), np.random.default_rng(0)
     size = max(float(np.linalg.norm(start)), 1.0) / math.sqrt(start.size)
     beside = jnp.asarray(start + _KICK * size * rng.normal(size=start.shape))
@@ -383,15 +395,18 @@ def _duration(problem: Problem, theta: Array, point: Array, utility: float) -> f
     if math.isnan(utility):
         return math.nan
     kappa, norm = problem.degree, np.asarray(norms(theta))[:, 0]
+    # linear units that have grown hold some of every direction; others have taken their place
+    small = np.flatnonzero(
+        (norm < _GROWN * norm.max()) | (Relation.DEPENDENT in problem.relations())
+    )
+    size = float(norm[small].max(initial=0.0))
+    if size == 0:
+        return math.inf
     try:
-        times = separation(problem, theta, problem.residual(point)).times
-        # where units separate, those that have grown already do not count
-        return float(np.min(times if kappa == 2 else times[norm < _GROWN * norm.max()]))
-    except (InputError, ValueError):  # no closed form: the largest unit, as if it were aligned
-        small = norm[norm < _GROWN * norm.max()]
-        if not small.size:
-            return math.nan
-        pace, size = kappa * utility, float(small.max())
+        fewer = problem.resized(len(small))
+        return separation(fewer, theta[small], problem.residual(point)).duration
+    except InputError:  # no closed form: the largest unit, as if it were aligned
+        pace = kappa * utility
         return -math.log(size) / pace if kappa == 2 else size ** (2 - kappa) / ((kappa - 2) * pace)
 
 

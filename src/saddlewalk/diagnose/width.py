@@ -1,6 +1,6 @@
 """Effective width: how many units a hidden layer really uses.
 
-The smallest number of units that gives the same function, when units that are zero are dropped and
+The smallest number of units that is found to give the same function, when units that are zero are dropped and
 those that are equal, proportional or linearly dependent (as far as the activation admits) are merged.
 The same means: as close in function space as matters for the loss. A part of the function matters if it
 is worth more than 5% of the smaller of two drops of the loss, the one before and the one to come. Within
@@ -69,15 +69,15 @@ def effective_width(
     `tolerance` is the loss below which a part of the function does not count; by default it is taken
     from the data.
     """
-    name = problem.units.hidden[0] if layer is None else layer
+    name = problem.layer_named(layer)
     units = problem.take(theta, layer)
     whole = _function(problem, jnp.asarray(theta))
     empty = float(problem.cost(0 * whole))
     loss, learned = float(problem.cost(whole)), _worth(problem, whole)
+    floor = float(getattr(problem.task, "offset", 0.0))
     if tolerance is None:
-        floor = float(getattr(problem.task, "offset", 0.0))
         tolerance = max(_SHARE * min(learned, loss - floor), _RESOLVED * learned)
-    if learned <= _NOTHING * empty:
+    if learned <= _NOTHING * (empty - floor):
         none = Layer(np.asarray(units.incoming)[:0], np.asarray(units.outgoing)[:0])
         return EffectiveWidth(name, 0, None, {}, units.width, tolerance, none)
 

@@ -33,7 +33,7 @@ from scipy.optimize import brentq
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
-from saddlewalk.units import Layer
+from saddlewalk.units import Layer, find_degree
 
 _EQUAL = 1e-6
 """Singular values this close, relatively, count as one of higher multiplicity."""
@@ -48,7 +48,7 @@ class Separation:
     mechanism: str
     """"between directions", "between units", or "none"."""
     values: np.ndarray
-    """Singular values of Sigma, or its eigenvalues, the largest first."""
+    """Singular values of Sigma, or its eigenvalues, the largest in size first."""
     exponent: float
     """1 - s_{r+1}/s_1: how much smaller than 1 the rest is, as a power of the scale; 1 for units."""
     times: np.ndarray
@@ -62,7 +62,7 @@ class Separation:
     @property
     def duration(self) -> float:
         """How long the plateau lasts."""
-        return float(np.min(self.times))
+        return float(np.min(self.times, initial=math.inf))
 
 
 @in_float64
@@ -70,25 +70,36 @@ def separation(
     problem: Problem, theta: ParametersLike, residual: Array | None = None
 ) -> Separation:
     """Timescales of the small units `theta`, near the saddle that leaves this residual (else zero)."""
+    if problem.units.hidden != ("units",) or problem.adaptive:
+        raise InputError(
+            "Times are known for sums of units, with learning rates that do not adapt."
+        )
     if residual is None:
         residual = problem.residual(0 * jnp.asarray(theta))
     order = problem.degree - 1
-    units = problem.take(theta)
+    # in units of the root of its learning rate a parameter moves as if that were 1
+    pace = Layer(*(np.sqrt(part[0]) for part in problem.take(np.asarray(problem.rates)[None])))
+    given = problem.take(theta)
+    units = Layer(given.incoming / pace.incoming, given.outgoing / pace.outgoing)
     if order < 1:
         return Separation("none", np.zeros(0), 0.0, np.zeros(units.width))
     if order == 1:
-        return between_directions(coupling(problem, residual), units)
+        sigma = coupling(problem, residual) * np.outer(pace.outgoing, pace.incoming)
+        return between_directions(sigma, units)
     if order == 2 and units.outgoing.shape[1] == 1:
-        return between_units(quadratic_coupling(problem, residual), units)
+        sigma = quadratic_coupling(problem, residual) * np.outer(pace.incoming, pace.incoming)
+        return between_units(float(pace.outgoing[0]) * sigma, units)
     raise InputError(
         "Times are known for units of order 1 in their incoming weights, and for order 2 with one "
         f"outgoing weight; these have order {order} and {units.outgoing.shape[1]}."
     )
 
 
-def mechanism(problem: Problem) -> str:
-    """What a small start separates, by the order of phi in its incoming weights."""
-    order = problem.degree - 1
+def mechanism(problem: Problem, layer: str | None = None) -> str:
+    """What a small start separates in a hidden layer, by the order of phi in its incoming weights."""
+    task = problem.task
+    alone = problem.units.alone(problem.layer_named(layer), task.inputs, task.outputs)
+    order = find_degree(*alone) - 1
     return "none" if order < 1 else "between directions" if order == 1 else "between units"
 
 
@@ -98,7 +109,7 @@ def mechanism(problem: Problem) -> str:
 def coupling(problem: Problem, residual: Array) -> Float[np.ndarray, "fan_out fan_in"]:
     """Sigma of U = v Sigma u: the mixed derivative of the utility of a unit at zero."""
     if not problem.smooth:
-        raise InputError("An activation with a kink at zero has no linear part; use `predict`.")
+        raise InputError("Units with kinks may have no linear part at zero; use `predict`.")
     return np.asarray(_mixed(problem, residual))
 
 
@@ -109,16 +120,19 @@ def between_directions(sigma: Float[np.ndarray, "fan_out fan_in"], units: Layer)
     :math:`c_{ki}` of Eq 35; its time is when that is 1.
     """
     left, values, right = np.linalg.svd(sigma, full_matrices=False)
-    growing = values > _EQUAL * values[0]
+    growing = values > max(_EQUAL * values[0], 1e-300)
     c = (np.asarray(units.outgoing) @ left + np.asarray(units.incoming) @ right.T)[:, growing] / 2
     held = np.sum(c**2, axis=0)
-    times = -np.log(np.maximum(held, 1e-300)) / (2 * values[growing])
+    with np.errstate(divide="ignore"):
+        times = -np.log(held) / (2 * values[growing])
     return Separation("between directions", values, separation_exponent(values), times)
 
 
 def separation_exponent(values: Float[np.ndarray, " modes"]) -> float:
     """1 - s_{r+1}/s_1, r the multiplicity of the largest; 1 if there is no other."""
     falling = np.sort(np.abs(values))[::-1]
+    if not np.any(falling):
+        return 0.0
     others = falling[falling < (1 - _EQUAL) * falling[0]]
     return 1 - float(others[0] / falling[0]) if others.size else 1.0
 
@@ -128,7 +142,12 @@ def separation_exponent(values: Float[np.ndarray, " modes"]) -> float:
 
 def quadratic_coupling(problem: Problem, residual: Array) -> Float[np.ndarray, "fan_in fan_in"]:
     """Sigma of U = v u Sigma u: half the second derivative of the utility of a unit with v = 1."""
-    return np.asarray(_curved(problem, residual))
+    sigma = np.asarray(_curved(problem, residual))
+    u = 1e-4 * np.random.default_rng(0).normal(size=len(sigma))
+    utility = float(_utility_of_one(problem, residual, jnp.asarray(u), jnp.ones(1)))
+    if abs(utility - u @ sigma @ u) > 1e-2 * max(abs(utility), 1e-12 * float(u @ u)):
+        raise InputError("The units are not quadratic near zero: their curvature jumps there.")
+    return sigma
 
 
 def between_units(sigma: Float[np.ndarray, "fan_in fan_in"], units: Layer) -> Separation:
@@ -143,15 +162,17 @@ def between_units(sigma: Float[np.ndarray, "fan_in fan_in"], units: Layer) -> Se
 
 def blow_up_time(s: Float[np.ndarray, " k"], a: Float[np.ndarray, " k"], v: Any) -> float:
     """Time at which a unit with projections a and outgoing weight v would become infinite."""
+    s, a = s[a != 0], a[a != 0]
     size = math.sqrt(float(v) ** 2 + float(a @ a))
     if size == 0 or not np.any(s):
         return math.inf
     # Everything scales: 1/(|s| size) is the unit of time.
     steep = float(np.abs(s).max())
     s, a, v = s / steep, a / size, float(v) / size
-    ahead = 1.0 if v >= 0 else -1.0
-    if v == 0:
-        return _integral(s, a, v, 0.0, 1.0) / (2 * steep * size)
+    if v == 0:  # it takes the sign of its first velocity
+        away = float(np.sign(np.sum(s * a**2)))
+        return _integral(s, a, v, 0.0, away) / (2 * steep * size) if away else math.inf
+    ahead = math.copysign(1.0, v)
     turn = _turning_point(s, a, v, ahead)
     if turn is None:
         total = _integral(s, a, v, 0.0, ahead)

@@ -46,6 +46,8 @@ class Deep(AbstractUnits):
         for a, b in self.skips:
             if not 1 <= a < b <= len(self.stages):
                 raise InputError(f"There is no way from layer {a} past layer {b}.")
+            if self.stages[a - 1].width != self.stages[b - 1].width:
+                raise InputError(f"Layers {a} and {b} are not equally wide: no skip can join them.")
 
     @property
     def smooth(self) -> bool | None:  # type: ignore[override]

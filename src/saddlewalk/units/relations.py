@@ -10,8 +10,8 @@ In a layer :math:`\sum_i \phi(z; u_i) v_i` a unit adds nothing new if its weight
 ======================  ===========================================================  =================
 
 What an activation admits is found by trying it at random weights, so a user's own unit needs to
-declare nothing. (Theorem 3 (iii) says homogeneous and needs degree 1: of another degree, proportional
-units do not stay proportional.)
+declare nothing. Proportional means homogeneous of degree 1: of another degree, proportional units do not
+stay proportional. For linear units the multiple may be negative.
 """
 
 from enum import StrEnum
@@ -25,7 +25,7 @@ from saddlewalk.precision import in_float64
 from saddlewalk.units.base import AbstractUnits, Layer, size_of, unpack
 
 _PROBES = 8
-_FACTORS = (2.0, 0.3)
+_FACTORS = (2.0, 0.3, 1e3, 1e-3)
 _SAME = 1e-9
 
 
@@ -61,7 +61,7 @@ def find_relations(
     found = [Relation.EQUAL]
     if same(answer(0 * u), 0 * at_u):
         found.append(Relation.ZERO)
-        if all(same(answer(c * u), c * at_u) for c in _FACTORS):
+        if all(same(answer(c * u) / c, at_u) for c in _FACTORS):
             found.append(Relation.PROPORTIONAL)
             if same(answer(u - other), at_u - answer(other)):
                 found.append(Relation.DEPENDENT)

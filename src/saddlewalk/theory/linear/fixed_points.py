@@ -6,12 +6,12 @@ With :math:`e_k` the eigenvectors and :math:`\mu_k` the eigenvalues of
 .. math:: W = \sum_{k \in A} e_k e_k^\top \Sigma_{yx} \Sigma_{xx}^{-1}, \qquad
           L = L_0 + \tfrac12 \sum_{k \notin A} \mu_k ,
 
-and with r modes learned there are :math:`\binom{D}{r}` of them. The widest set is the minimum; at the
-others a unit grows at the largest singular value of
+and with r modes learned there are :math:`\binom{D}{r}` of them, for distinct eigenvalues. The widest set is
+the minimum; at the others a spare unit grows at the largest singular value of
 :math:`\tilde\Sigma_{yx} = \sum_{k \notin A} e_k e_k^\top \Sigma_{yx}` (Eq 42).
 
-(The lemma says that weights with such a map are all fixed points. Where Sigma_yx has a null space
-units may carry components there that cancel; the maps are the same.)
+(The lemma also confines the weights to the spans of these modes. Where Sigma_yx has a null space, units may
+carry components there that cancel, at a fixed point with the same map.)
 """
 
 import itertools
@@ -35,7 +35,7 @@ class LinearFixedPoint:
     map: Float[np.ndarray, "c d"]
     loss: float
     escape_rate: float
-    """Largest singular value of what is left of Sigma_yx: 0 at the minimum."""
+    """At which a spare unit grows: the largest singular value of what is left of Sigma_yx."""
 
     @property
     def effective_width(self) -> int:
