@@ -12,6 +12,7 @@ from saddlewalk.diagnose.stages import loss_curve as loss_curve
 from saddlewalk.diagnose.stages import observed_stages as observed_stages
 from saddlewalk.diagnose.width import EffectiveWidth as EffectiveWidth
 from saddlewalk.diagnose.width import effective_width as effective_width
+from saddlewalk.diagnose.width import widths_along as widths_along
 from saddlewalk.plateaus import Jump as Jump
 from saddlewalk.plateaus import find_jumps as find_jumps
 from saddlewalk.plateaus import turned_on as turned_on

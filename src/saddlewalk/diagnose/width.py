@@ -10,16 +10,20 @@ left to learn. So the tolerance comes from the data and from how far the network
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array
+from jaxtyping import Array, Float, Int
 
 from saddlewalk.diagnose.manifolds import contributions, merge, padded
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
 from saddlewalk.units import Layer, Relation
+
+if TYPE_CHECKING:
+    from saddlewalk.flow import Trajectory
 
 _SHARE = 0.05
 """Part of a drop of the loss below which a part of the function does not count."""
@@ -94,6 +98,16 @@ def effective_width(
     return EffectiveWidth(
         name, found[best].width, best, counts, units.width, tolerance, found[best]
     )
+
+
+def widths_along(
+    path: "Trajectory", problem: Problem, layer: str | None = None, moments: int = 60
+) -> tuple[Float[np.ndarray, " moments"], Int[np.ndarray, " moments"]]:
+    """Times of a run, evenly among the saved ones, and the effective width of a hidden layer there."""
+    saved = path.data["saved"].values
+    rows = np.unique(np.linspace(0, len(saved) - 1, moments).astype(int))
+    found = [effective_width(problem, path.parameters[row], layer).width for row in rows]
+    return saved[rows], np.array(found)
 
 
 def _narrowest(units: Layer, relation: Relation, sizes: np.ndarray, enough: Enough) -> Layer:

@@ -76,6 +76,11 @@ def predict(
         raise InputError(f"eta must be 'norm' or 'mean'; got '{eta}'.")
     if not max_time > 0:
         raise InputError(f"The time limit must be positive; got {max_time}.")
+    if isinstance(units, AbstractUnits) and not units.additive:
+        raise InputError(
+            "AGF predicts networks that are a sum of units; a deep network is none. `train` it, and look "
+            "at its layers with `diagnose`."
+        )
     problem = Problem(task, units, penalty, rates, adaptive=adaptive)
     origin = Start(problem, scale, seed, start, max_time)
     theory = next((t for t in THEORIES if not adaptive and t.covers(problem)), None)

@@ -65,6 +65,9 @@ class AbstractUnits(eqx.Module):
     shares_features: ClassVar[bool] = False
     """Whether several units carry a feature together, so that the task's modes name it."""
 
+    additive: ClassVar[bool] = True
+    """Whether the network is the sum of its units: what AGF asks for."""
+
     outgoing: ClassVar[str | None] = None
     """The weights v that the output is linear in; `None`: the last of `layers`."""
 

@@ -7,7 +7,7 @@ after: what Saddle-to-Saddle Dynamics says about units holds in each of them.
 
 import dataclasses
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -32,6 +32,8 @@ class Deep(AbstractUnits):
 
     stages: tuple[Stage, ...] = eqx.field(static=True)
     skips: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
+
+    additive: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
         if not self.stages:
