@@ -217,7 +217,7 @@ def bad_files(folder):
         (["predict", "diagonal", "--data", "one.csv"], "one column"),
         (["predict", "diagonal", "--data", "nothing.csv"], "no rows"),
         (["predict", "diagonal", "--data", "data.txt"], "must end in"),
-        (["reproduce", "agf-9"], "Did you mean"),
+        (["reproduce", "agf-9"], "Known: agf-3"),
         (["predict", "diagonal", "--data", "typo.csv"], "row 1 has '1O'"),
         (["predict", "diagonal", "--data", ""], "--data is empty"),
         (["predict", "diagonal", "--out", ""], "name of its own"),
