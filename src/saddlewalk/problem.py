@@ -112,6 +112,13 @@ class Problem(eqx.Module):
 
     def take(self, theta: ParametersLike, layer: str | None = None) -> Layer:
         """The units of a hidden layer (the first by default), each with its weights in and out."""
+        shape = np.shape(theta)
+        if len(shape) != 2 or shape[1] != self.size:
+            raise InputError(
+                f"The parameters must have shape {(self.width, self.size)}; got {shape}."
+            )
+        if not np.isfinite(np.asarray(theta)).all():
+            raise InputError("The parameters hold NaN or infinite numbers.")
         return self.units.take(self.shapes, theta, self.layer_named(layer))
 
     def put(self, theta: Any, units: Layer, layer: str | None = None) -> np.ndarray:

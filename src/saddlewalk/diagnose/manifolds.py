@@ -60,10 +60,12 @@ def reduce(
 
     Near a manifold of this effective width the function is nearly the same; on it, the same.
     """
+    admitted = problem.relations(layer)
+    if relation not in admitted:
+        raise InputError(
+            f"These units cannot be merged as {relation}; they admit: {', '.join(admitted)}."
+        )
     kind = Relation(relation)
-    if kind not in problem.relations(layer):
-        admitted = ", ".join(problem.relations(layer))
-        raise InputError(f"These units cannot be merged as {kind}; they admit: {admitted}.")
     units = problem.take(theta, layer)
     if not 1 <= width <= units.width:
         raise InputError(f"A layer of {units.width} units cannot be reduced to {width}.")

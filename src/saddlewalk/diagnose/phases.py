@@ -25,6 +25,15 @@ _EXTENT = 0.05
 """A plateau reaches as far as the loss stays within this part of the smaller drop beside it."""
 
 
+_COLOURS = {
+    "strict saddle": "C1",
+    "degenerate saddle": "C4",
+    "minimum": "C2",
+    "not a fixed point": "0.5",
+    "-": "0.5",
+}
+
+
 @dataclass(frozen=True)
 class Phase:
     """One plateau of a training run."""
@@ -88,32 +97,30 @@ class Phases:
         """The loss with its plateaus marked, and their effective widths."""
         from saddlewalk import draw
 
+        last = float(self.path.time[-1])
+        shown = min(last, 1.4 * self.phases[-1].start) if len(self.phases) > 1 else last
         with draw.canvas(target) as axes:
             draw.loss_curve(axes, self.path.time, self.path.loss, label=self.path.method)
-            kinds = list(dict.fromkeys(self.kinds))
+            kinds = [kind for kind in _COLOURS if kind in self.kinds]
             for phase, kind in zip(self.phases, self.kinds, strict=True):
                 look: dict[str, Any] = {
-                    "color": f"C{1 + kinds.index(kind)}",
+                    "color": _COLOURS[kind],
                     "linewidth": 4,
                     "solid_capstyle": "butt",
                 }
                 axes.plot([phase.start, phase.end], [phase.loss] * 2, **look)
                 axes.annotate(
                     ", ".join(str(one.width) for one in phase.widths),
-                    (0.5 * (phase.start + phase.end), phase.loss),
+                    (0.5 * (phase.start + min(phase.end, shown)), phase.loss),
                     xytext=(0, 4),
                     textcoords="offset points",
                     ha="center",
                 )
-            for k, kind in enumerate(kinds, start=1):
-                axes.plot(
-                    [], [], color=f"C{k}", linewidth=4, label=f"{kind} (effective width above)"
-                )
+            for kind in kinds:
+                axes.plot([], [], color=_COLOURS[kind], linewidth=4, label=kind)
             axes.legend()
-            if len(self.phases) > 1:
-                last = self.phases[-1].start
-                axes.set_xlim(0.0, min(float(self.path.time[-1]), 1.4 * last))
-            axes.set_title(f"{self.setting}, scale {self.path.info['scale']:g}")
+            axes.set_xlim(0.0, shown)
+            axes.set_title(f"{self.setting}, scale {self.path.info['scale']:g}: effective width")
         return axes
 
     def to_json(self) -> dict[str, Any]:
@@ -141,8 +148,8 @@ class Phases:
         rows = [
             [
                 str(k),
-                " ".join(str(one.width) for one in phase.widths),
-                " ".join(str(one.relation or "-") for one in phase.widths),
+                " ".join(str(one.width) for one in phase.widths) or "-",
+                " ".join(_others(one) for one in phase.widths) or "-",
                 kind,
                 text.number(phase.duration, 4),
                 text.number(phase.loss, 4),
@@ -153,8 +160,15 @@ class Phases:
         return text.table(f"{self.setting}: plateaus", columns, rows, left=4)
 
 
+def _others(one: EffectiveWidth) -> str:
+    """What the units are that are not used, in a word."""
+    return "-" if one.relation is None or one.width == one.actual else str(one.relation)
+
+
 def find_phases(path: "Trajectory", problem: Problem, *, saddles: bool = True) -> Phases:
     """The plateaus of a run: how long, at which loss, how many units in use, what kind of point."""
+    if isinstance(path, Problem):
+        raise InputError("find_phases takes a run, then its problem: find_phases(path, problem).")
     if path.parameters.shape[1:] != (problem.width, problem.size):
         raise InputError(
             "The run does not belong to this problem: its parameters have another shape."

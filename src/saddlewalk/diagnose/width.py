@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlewalk.diagnose.manifolds import contributions, merge, padded
+from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
 from saddlewalk.units import Layer, Relation
@@ -57,7 +58,7 @@ class EffectiveWidth:
         if self.relation is None:
             return f"{self.layer}: nothing learned, {self.actual} units"
         others = ", ".join(f"{name} {count}" for name, count in self.by_relation.items())
-        return f"{self.layer}: {self.width} of {self.actual} units ({others})"
+        return f"{self.layer}: {self.width} of {self.actual} units (merged as {others})"
 
 
 @in_float64
@@ -75,6 +76,8 @@ def effective_width(
     """
     name = problem.layer_named(layer)
     units = problem.take(theta, layer)
+    if np.shape(theta)[0] != problem.width:
+        raise InputError(f"The network has {problem.width} units; got {np.shape(theta)[0]}.")
     whole = _function(problem, jnp.asarray(theta))
     empty = float(problem.cost(0 * whole))
     loss, learned = float(problem.cost(whole)), _worth(problem, whole)

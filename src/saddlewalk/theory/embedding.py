@@ -90,10 +90,10 @@ def _check_sign(
 
 
 def _admitted(problem: Problem, relation: Relation | str, layer: str | None) -> Relation:
-    kind = Relation(relation)
     admitted = problem.relations(layer)
-    if kind not in admitted:
+    if relation not in admitted:
         raise InputError(
-            f"A unit that is {kind} to others changes this network; it admits: {', '.join(admitted)}."
+            f"A unit that is {relation} to others changes this network; it admits: "
+            f"{', '.join(admitted)}."
         )
-    return kind
+    return Relation(relation)
