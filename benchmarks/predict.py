@@ -1,8 +1,8 @@
 """What a prediction costs: against gradient flow, against gradient descent at equal accuracy, and how
 it grows with scale, width and the number of stages. Compiled once before it is timed.
 
-Writes benchmarks/predict.md and benchmarks/predict.json. `python benchmarks/predict.py quick` keeps what
-the last full run found for modular addition at 1e-6, where gradient flow takes half an hour.
+Writes benchmarks/predict.md and benchmarks/predict.json. `python benchmarks/predict.py quick` keeps the
+row for modular addition at 1e-6, where gradient flow takes half an hour.
 """
 
 import json
@@ -210,7 +210,8 @@ def main(quick):
         against_flow("modular addition p=20, H=18", modular(), 1e-2, "numeric", repeat=1),
     ]
     kept = HERE / "predict.json"
-    small = json.loads(kept.read_text())["small"] if quick else modular_at_small_scale()
+    old = json.loads(kept.read_text()) if quick else {"small": modular_at_small_scale()}
+    small, note = old["small"], old.get("small_note", "")
     descent = [
         against_descent("attention D=4, H=5", attention(), 1e-3, "numeric", 1e-2),
         against_descent("linear d=10", linear(10), 1e-6, "closed", 1e-2),
@@ -245,6 +246,7 @@ def main(quick):
         + "\n\nAt 1e-6 the flow of modular addition needs half an hour for the first of three frequencies; "
         "prediction and flow up to there, with compilation:\n\n"
         + table([small])
+        + f"\n\n{note}"
         + "\n\n## Against gradient descent\n\n"
         "Descent errs in proportion to its step; `descent_s_at_equal_accuracy` is what it would take to "
         "err as little as the prediction (but not below 1e-5), `ratio_to_flow` the same against "
