@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from saddlewalk import diagnose as diagnose
     from saddlewalk import tasks as tasks
+    from saddlewalk import theory as theory
     from saddlewalk import units as units
     from saddlewalk.agreement import Agreement as Agreement
     from saddlewalk.agreement import compare as compare
@@ -38,7 +39,7 @@ _HOME = {
     "predict": "theory",
     "train": "flow",
 }
-_PARTS = ("diagnose", "tasks", "units")
+_PARTS = ("diagnose", "tasks", "theory", "units")
 
 __all__ = sorted([*_HOME, *_PARTS])
 

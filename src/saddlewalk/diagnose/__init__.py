@@ -10,6 +10,10 @@ from saddlewalk.diagnose.saddles import SaddleReport as SaddleReport
 from saddlewalk.diagnose.saddles import saddle_test as saddle_test
 from saddlewalk.diagnose.stages import loss_curve as loss_curve
 from saddlewalk.diagnose.stages import observed_stages as observed_stages
+from saddlewalk.diagnose.tangent_kernel import kernel_distance as kernel_distance
+from saddlewalk.diagnose.tangent_kernel import network_kernel as network_kernel
+from saddlewalk.diagnose.tangent_kernel import tangent_kernel as tangent_kernel
+from saddlewalk.diagnose.tangent_kernel import target_alignment as target_alignment
 from saddlewalk.diagnose.width import EffectiveWidth as EffectiveWidth
 from saddlewalk.diagnose.width import effective_width as effective_width
 from saddlewalk.diagnose.width import widths_along as widths_along

@@ -29,6 +29,7 @@ from saddlewalk.errors import InputError
 Weights = dict[str, Array]
 Shapes = dict[str, tuple[int, ...]]
 ParametersLike = Float[np.ndarray | Array, "width size"]
+Factors = dict[str, tuple[Array, Array]]
 
 
 class Layer(NamedTuple):
@@ -166,6 +167,19 @@ class AbstractUnits(eqx.Module):
         index = jnp.arange(len(next(iter(weights.values()))))
         one = lambda weights, i: self.respond(weights, self.view(x, i))  # noqa: E731
         return jnp.sum(jax.vmap(one)(weights, index), axis=0)
+
+    def gradient_factors(self, weights: Weights, x: Array) -> Factors | None:
+        r"""The gradient with respect to each layer as an outer product; `None`: it is none.
+
+        By layer name: what the layer reads `(p,)`, and what its answer is worth to each output `(c, q)`. A
+        layer :math:`q = W p` has :math:`\partial f_c / \partial W = \text{worth}_c \otimes \text{reads}`, so
+        its part of the tangent kernel is a product of two small ones.
+        """
+        return None
+
+    def preactivations(self, weights: Weights, x: Array) -> Float[Array, " hidden"] | None:
+        """What enters the nonlinearity of each hidden neuron; `None` if there is no such thing."""
+        return None
 
     def rated(self, rates: dict[str, float], shapes: Shapes) -> tuple["AbstractUnits", np.ndarray]:
         """Units and learning rate of each parameter, for these rates of the layers (else 1)."""

@@ -51,8 +51,15 @@ class Convolution(AbstractUnits):
         """V sigma(u * x)."""
         return weights["v"] @ self.sense(weights["u"], x)
 
+    def preactivations(self, weights: Weights, x: Array) -> Float[Array, " hidden"]:
+        """u * x, kernel by kernel."""
+        return (weights["u"] @ self.windows(x).T).reshape(-1)
+
+    def windows(self, x: Any) -> Float[Array, "patches kernel"]:
+        """The patches of an input."""
+        starts = self.stride * jnp.arange(self.patches(x.shape[-1]))
+        return x[starts[:, None] + jnp.arange(self.kernel)]
+
     def sense(self, kernels: Float[Array, "... kernel"], x: Any) -> Array:
         """sigma(u * x): one number a patch, for one kernel or for several."""
-        starts = self.stride * jnp.arange(self.patches(x.shape[-1]))
-        windows = x[starts[:, None] + jnp.arange(self.kernel)]
-        return activation_named(self.activation)(kernels @ windows.T)
+        return activation_named(self.activation)(kernels @ self.windows(x).T)

@@ -10,12 +10,21 @@ import math
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.units.base import AbstractUnits, Layer, ParametersLike, Shapes, Weights, unpack
+from saddlewalk.units.base import (
+    AbstractUnits,
+    Factors,
+    Layer,
+    ParametersLike,
+    Shapes,
+    Weights,
+    unpack,
+)
 from saddlewalk.units.convolution import Convolution
 from saddlewalk.units.dense import Dense
 from saddlewalk.units.self_attention import LinearSelfAttention, asked
@@ -91,21 +100,53 @@ class Deep(AbstractUnits):
 
     def respond(self, weights: Weights, x: Any) -> Array:
         """The whole network on one input."""
+        return weights["readout"] @ self._answers(weights, x)[-1]
+
+    def preactivations(self, weights: Weights, x: Any) -> Float[Array, " hidden"] | None:
+        """What enters the neurons of all layers, layer by layer; attention has none."""
+        own = {name: values[0] for name, values in weights.items()}
+        reads = zip(self.stages, self._answers(own, x), strict=False)
+        parts: list[Array] = []
+        for k, (stage, h) in enumerate(reads, start=1):
+            if isinstance(stage, Dense):
+                parts.append(own[f"w{k}"] @ h)
+            elif isinstance(stage, Convolution):
+                parts.append(stage.preactivations({"u": own[f"u{k}"]}, h))
+        return jnp.concatenate(parts) if parts else None
+
+    def gradient_factors(self, weights: Weights, x: Any) -> Factors | None:
+        """For dense layers alone. What a neuron is worth: how the output answers a nudge before it."""
+        if not all(isinstance(stage, Dense) for stage in self.stages):
+            return None
+        own = {name: values[0] for name, values in weights.items()}
+        calm = [jnp.zeros(stage.width) for stage in self.stages]
+        respond = lambda nudges: own["readout"] @ self._answers(own, x, nudges)[-1]  # noqa: E731
+        worth = jax.jacrev(respond)(calm)
+        reads = self._answers(own, x)
+        return {f"w{k}": (h, d) for k, (h, d) in enumerate(zip(reads, worth, strict=False), 1)} | {
+            "readout": (reads[-1], jnp.eye(len(own["readout"])))
+        }
+
+    def _answers(self, weights: Weights, x: Any, nudges: list[Array] | None = None) -> list[Any]:
+        """The input, then what each layer answers; a nudge is added before a layer's nonlinearity."""
         answers = [x]
         for k, stage in enumerate(self.stages, start=1):
-            answers.append(self._advance(k, stage, weights, answers[-1]))
+            nudge = 0.0 if nudges is None else nudges[k - 1]
+            answers.append(self._advance(k, stage, weights, answers[-1], nudge))
             for a, b in self.skips:
                 if b == k:
                     answers[k] = answers[k] + answers[a]
-        return weights["readout"] @ answers[-1]
+        return answers
 
     def combine(self, weights: Weights, x: Any) -> Array:
         """There is one unit."""
         return self.respond({name: values[0] for name, values in weights.items()}, x)
 
-    def _advance(self, k: int, stage: Stage, weights: Weights, h: Array) -> Array:
+    def _advance(
+        self, k: int, stage: Stage, weights: Weights, h: Array, nudge: Array | float
+    ) -> Array:
         if isinstance(stage, Dense):
-            return stage.sigma(weights[f"w{k}"] @ h)
+            return stage.sigma(weights[f"w{k}"] @ h + nudge)
         if isinstance(stage, Convolution):
             return stage.sense(weights[f"u{k}"], h).reshape(-1)
         m = weights[f"V{k}"].shape[-1]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.units.base import AbstractUnits, Shapes, Weights
+from saddlewalk.units.base import AbstractUnits, Factors, Shapes, Weights
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "linear": lambda z: z,
@@ -101,6 +101,19 @@ class Dense(AbstractUnits):
     def combine(self, weights: Weights, x: Array) -> Array:
         """Two matrix products."""
         return self.sigma(weights["w"] @ x) @ weights["a"]
+
+    def preactivations(self, weights: Weights, x: Array) -> Float[Array, " width"]:
+        """w x."""
+        return weights["w"] @ x
+
+    def gradient_factors(self, weights: Weights, x: Array) -> Factors:
+        """The first layer reads x, and neuron k is worth a_k times its slope; the second reads sigma(w x)."""
+        z = weights["w"] @ x
+        answer, slope = jax.jvp(self.sigma, (z,), (jnp.ones_like(z),))
+        return {
+            "w": (x, slope * weights["a"].T),
+            "a": (answer, jnp.eye(weights["a"].shape[1])),
+        }
 
     @property
     def sigma(self) -> Callable[[Array], Array]:

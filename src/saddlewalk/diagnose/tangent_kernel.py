@@ -1,0 +1,202 @@
+r"""The neural tangent kernel: which regime a network is in, as a number.
+
+.. math:: \Theta(x, x') = \sum_p \eta_p\, \partial_p f(x)\, \partial_p f(x'), \qquad
+          \dot f(x) = \textstyle\sum_i w_i\, \Theta(x, x_i)\, r_i
+
+While the kernel stands still the network is its own linearisation (lazy); how far it turns away from the
+first one, :math:`S(t_1, t_2) = 1 - \langle K_1, K_2\rangle / \|K_1\| \|K_2\|`, says how rich learning is.
+
+The Jacobian is never held: a row of the kernel is the answer of all samples to a step along the gradient
+of one, `J (eta * grad f(x_i))`, so memory is that of the kernel and of a few gradients. Dense layers have
+gradients that are outer products, and their kernel is a sum of products of small ones.
+"""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.precision import in_float64
+from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.tasks.base import AbstractPoints
+from saddlewalk.units.base import Factors
+
+Network = Callable[[Any, Any], Array]
+"""Parameters (any tree of arrays) and one input give the outputs `(c,)`."""
+Kernel = Float[Array | np.ndarray, "_ _"]
+
+
+@in_float64
+def tangent_kernel(
+    problem: Problem, theta: ParametersLike, x: Any = None, *, traced: bool = False
+) -> Float[Array, "rows rows"]:
+    """The kernel of a network at the task's samples, or at inputs x `(n, d)`.
+
+    Rows are samples times outputs, sample by sample; `traced` adds up the outputs, `(n, n)`.
+    """
+    samples = _inputs(problem, x)
+    theta = jnp.asarray(theta, dtype=jnp.float64)
+    weights = problem.weights(theta)
+    factors = jax.eval_shape(problem.units.gradient_factors, weights, samples[0])
+    if factors is None or problem.adaptive:
+        return network_kernel(
+            _Respond(problem), theta, samples, rates=problem.pace(theta), traced=traced
+        )
+    rows = len(samples) * (1 if traced else problem.task.outputs)
+    each = 8 * sum(leaf.size for leaf in jax.tree.leaves(factors))
+    # two blocks of samples at a time, each with its factors and what they are made from
+    block = _block(2 * 8 * rows**2, 4 * each, len(samples))
+    return _from_factors(problem, theta, samples, traced, block).reshape(rows, rows)
+
+
+def network_kernel(
+    network: Network,
+    parameters: Any,
+    x: Any,
+    *,
+    rates: Any = None,
+    traced: bool = False,
+    memory: float | None = None,
+) -> Float[Array, "rows rows"]:
+    """The kernel of any JAX function of parameters and one input, in the precision of its parameters.
+
+    `rates` is a tree like the parameters. `memory` in bytes bounds what is held besides the kernel; by
+    default twice the kernel.
+    """
+    x = jnp.asarray(x)
+    flat, unravel = ravel_pytree(parameters)
+    pace = jnp.ones_like(flat) if rates is None else ravel_pytree(rates)[0].astype(flat.dtype)
+    answer = jax.eval_shape(network, parameters, x[0])
+    if answer.ndim != 1:
+        raise InputError(f"The network must answer a vector to one input; got {answer.shape}.")
+    rows = len(x) * (1 if traced else answer.size)
+    room = memory if memory is not None else 2 * rows**2 * flat.dtype.itemsize
+    block = _block(room / 2, answer.size * flat.nbytes, len(x))
+    activity = _temporary_bytes(network, parameters, x[0])
+    chunk = _block(room / 2, block * answer.size * activity, len(x))
+    kernel = _rows(network, unravel, flat, pace, x, traced, block, chunk)
+    return kernel.reshape(rows, rows)
+
+
+def kernel_distance(first: Kernel, second: Kernel) -> float:
+    """S = 1 - <K1, K2> / |K1| |K2|: 0 for kernels that differ in scale alone, at most 1."""
+    k1, k2 = (np.asarray(kernel, dtype=np.float64) for kernel in (first, second))
+    if k1.shape != k2.shape:
+        raise InputError(f"The kernels have shapes {k1.shape} and {k2.shape}.")
+    # as a distance of unit vectors: 1 - cos loses what is below 1e-16, the difference does not
+    return float(0.5 * np.sum((k1 / np.linalg.norm(k1) - k2 / np.linalg.norm(k2)) ** 2))
+
+
+def target_alignment(kernel: Kernel, y: Any) -> float:
+    """<K, y y^T> / |K| |y|^2: how well the kernel's main direction is the target's.
+
+    The kernel has one row a sample (traced), or one a sample and output.
+    """
+    k, targets = np.asarray(kernel, dtype=np.float64), np.asarray(y, dtype=np.float64)
+    if targets.size == len(k):
+        targets = targets.reshape(-1, 1)
+    if targets.ndim != 2 or len(targets) != len(k):
+        raise InputError(f"The kernel has {len(k)} rows and the targets have shape {np.shape(y)}.")
+    gram = float(np.sum(targets * (k @ targets)))
+    return gram / (float(np.linalg.norm(k)) * float(np.linalg.norm(targets @ targets.T)))
+
+
+class _Respond(eqx.Module):
+    """A problem as a function of parameters and one input."""
+
+    problem: Problem
+
+    def __call__(self, theta: Array, x: Array) -> Array:
+        return self.problem.units.combine(self.problem.weights(theta), x)
+
+
+@eqx.filter_jit
+def _rows(
+    network: Network,
+    unravel: Callable,
+    flat: Array,
+    pace: Array,
+    x: Array,
+    traced: bool,
+    block: int,
+    chunk: int,
+) -> Array:
+    def answer(theta: Array, one: Array) -> Array:
+        return network(unravel(theta), one)
+
+    def respond(step: Array) -> Array:
+        """How all samples answer to a step of the parameters, (n, c)."""
+        turn = lambda one: jax.jvp(lambda th: answer(th, one), (flat,), (step,))[1]  # noqa: E731
+        return jax.lax.map(turn, x, batch_size=chunk)
+
+    def row(one: Array) -> Array:
+        steps = pace * jax.jacrev(answer)(flat, one)
+        rows = jax.lax.map(respond, steps)  # (c, n, c)
+        return jnp.einsum("cnc->n", rows) if traced else rows
+
+    return jax.lax.map(row, x, batch_size=block)
+
+
+@eqx.filter_jit
+def _from_factors(
+    problem: Problem, theta: Array, x: Array, traced: bool, block: int
+) -> Float[Array, "n ..."]:
+    """Sum over layers of (reads . reads') times (worth . worth'), for blocks of samples against blocks."""
+    rates = dict(problem.layer_rates)
+    weights = problem.weights(theta)
+
+    def factors(one: Array) -> Factors:
+        found = problem.units.gradient_factors(weights, one)
+        assert found is not None
+        return found
+
+    def part(name: str, here: tuple[Array, Array], there: tuple[Array, Array]) -> Array:
+        gram = jnp.sum(here[1] * there[1]) if traced else here[1] @ there[1].T
+        return rates.get(name, 1.0) * (here[0] @ there[0]) * gram
+
+    def row(one: Array) -> Array:
+        here = factors(one)
+
+        def entry(other: Array) -> Array:
+            there = factors(other)
+            return sum(part(name, here[name], there[name]) for name in here)  # type: ignore[return-value]
+
+        entries = jax.lax.map(entry, x, batch_size=block)  # (n,) or (n, c, c)
+        return entries if traced else jnp.moveaxis(entries, 0, 1)
+
+    return jax.lax.map(row, x, batch_size=block)
+
+
+def _inputs(problem: Problem, x: Any) -> Array:
+    if x is None:
+        if not isinstance(problem.task, AbstractPoints):
+            raise InputError(
+                f"'{problem.task.name}' is known by its moments alone; give the inputs x, (n, "
+                f"{problem.task.inputs}), at which the kernel is wanted."
+            )
+        x = problem.task.x
+    samples = jnp.asarray(x, dtype=jnp.float64)
+    if samples.ndim != 2 or samples.shape[1] != problem.task.inputs:
+        raise InputError(f"x must have shape (n, {problem.task.inputs}); got {samples.shape}.")
+    return samples
+
+
+def _block(room: float, each: float, most: int) -> int:
+    return max(1, min(most, math.floor(room / max(each, 1.0))))
+
+
+def _temporary_bytes(network: Network, parameters: Any, x: Array) -> int:
+    """A guess of what one forward derivative holds: all intermediate results, twice."""
+    jaxpr = jax.make_jaxpr(network)(parameters, x)
+    weights = sum(leaf.size for leaf in jax.tree.leaves(parameters))
+    sizes = [
+        out.aval.size for equation in jaxpr.eqns for out in equation.outvars if hasattr(out, "aval")
+    ]
+    return 16 * max(1, sum(size for size in sizes if size < weights))

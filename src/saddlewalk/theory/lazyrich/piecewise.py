@@ -1,0 +1,79 @@
+r"""Neurons of a piecewise-linear network in signed spherical coordinates (section 5, appendix C).
+
+For :math:`f(x) = \sum_k a_k \sigma(w_k^\top x)` with :math:`\sigma(z) = \max(z, \gamma z)` each neuron has a
+map :math:`\beta_k = a_k w_k = \mu_k \hat\beta_k`: a slope :math:`\mu_k = a_k\|w_k\|` on the half space of
+direction :math:`\hat\beta_k = w_k/\|w_k\|`. The gradient of the loss over the samples that a neuron sees,
+:math:`\xi_k = \frac1n \sum_i c_{ki} x_i \rho_i`, drives both:
+
+.. math:: \dot\mu_k = -\kappa_k\, \hat\beta_k^\top \xi_k, \qquad
+          \dot{\hat\beta}_k = -\frac{\kappa_k + \delta_k}{2\mu_k} (I - \hat\beta_k\hat\beta_k^\top)\, \xi_k,
+          \qquad \kappa_k = \sqrt{\delta_k^2 + 4\eta_a\eta_w \mu_k^2}
+
+Downstream directions stand still and the partition with them. Upstream they turn the faster, the smaller
+:math:`\mu_k`, while M stands still: a rich regime in which weights hardly move.
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.tasks.samples import finite_numbers
+
+Rates = tuple[float, float]
+
+
+class Spherical(NamedTuple):
+    """Neurons by slope and direction."""
+
+    mu: Float[np.ndarray, " h"]
+    direction: Float[np.ndarray, "h d"]
+
+
+def signed_spherical(a: Any, w: Any) -> Spherical:
+    """mu_k and the direction of each neuron, from a `(h,)` and w `(h, d)`."""
+    a, w = finite_numbers("a", a), finite_numbers("w", w)
+    if w.ndim != 2 or a.shape != w.shape[:1]:
+        raise InputError(f"a must be (h,) and w (h, d); got {a.shape} and {w.shape}.")
+    sizes = np.linalg.norm(w, axis=1)
+    if not np.all(sizes > 0):
+        raise InputError("A neuron without incoming weights has no direction.")
+    return Spherical(a * sizes, w / sizes[:, None])
+
+
+def spherical_rates(
+    neurons: Spherical, deltas: Any, drive: Any, rates: Rates = (1.0, 1.0)
+) -> Spherical:
+    """How slopes and directions move under drives xi_k `(h, d)`."""
+    mu, direction = neurons
+    deltas, xi = finite_numbers("the deltas", deltas), finite_numbers("the drives", drive)
+    kappa = np.hypot(deltas, 2 * math.sqrt(rates[0] * rates[1]) * mu)
+    along = np.sum(direction * xi, axis=1)
+    turn = -((kappa + deltas) / (2 * mu))[:, None] * (xi - along[:, None] * direction)
+    return Spherical(-kappa * along, turn)
+
+
+def drives(X: Any, residual: Any, w: Any, leak: float = 0.0) -> Float[np.ndarray, "h d"]:
+    """xi_k: the gradient of the mean loss over the samples that a neuron sees."""
+    X, rho = finite_numbers("X", X), finite_numbers("the residual", residual)
+    seen = activation_slopes(X, w, leak)
+    return (seen * rho.reshape(1, -1)) @ X / len(X)
+
+
+def activation_slopes(X: Any, w: Any, leak: float = 0.0) -> Float[np.ndarray, "h n"]:
+    """The matrix C: 1 where a neuron is active, gamma where it is not."""
+    z = finite_numbers("w", w) @ finite_numbers("X", X).T
+    return np.where(z > 0, 1.0, leak)
+
+
+def piecewise_kernel(
+    a: Any, w: Any, X: Any, rates: Rates = (1.0, 1.0), leak: float = 0.0
+) -> Float[np.ndarray, "n n"]:
+    r"""The tangent kernel in the paper's form, :math:`K_{ij} = \sum_k c_{ki}\, x_i^\top M_k x_j\, c_{kj}`."""
+    a, w, X = (finite_numbers(*pair) for pair in (("a", a), ("w", w), ("X", X)))
+    seen = activation_slopes(X, w, leak)
+    answers = seen * (w @ X.T)
+    eta_a, eta_w = rates
+    return eta_w * (seen.T @ (a[:, None] ** 2 * seen)) * (X @ X.T) + eta_a * answers.T @ answers
