@@ -1,11 +1,20 @@
 """What happened, and where a network is: functions of a trajectory, a loss curve or parameters."""
 
 from saddlewalk.curve import LossCurve as LossCurve
+from saddlewalk.diagnose.conserved import Drift as Drift
+from saddlewalk.diagnose.conserved import conserved_drift as conserved_drift
 from saddlewalk.diagnose.manifolds import manifold_distance as manifold_distance
 from saddlewalk.diagnose.manifolds import reduce as reduce
+from saddlewalk.diagnose.partition import activation_patterns as activation_patterns
+from saddlewalk.diagnose.partition import draw_partition as draw_partition
+from saddlewalk.diagnose.partition import hamming_distance as hamming_distance
+from saddlewalk.diagnose.partition import region_colours as region_colours
 from saddlewalk.diagnose.phases import Phase as Phase
 from saddlewalk.diagnose.phases import Phases as Phases
 from saddlewalk.diagnose.phases import find_phases as find_phases
+from saddlewalk.diagnose.regime import Regime as Regime
+from saddlewalk.diagnose.regime import Watch as Watch
+from saddlewalk.diagnose.regime import find_regime as find_regime
 from saddlewalk.diagnose.saddles import SaddleReport as SaddleReport
 from saddlewalk.diagnose.saddles import saddle_test as saddle_test
 from saddlewalk.diagnose.stages import loss_curve as loss_curve

@@ -169,10 +169,7 @@ def find_phases(path: "Trajectory", problem: Problem, *, saddles: bool = True) -
     """The plateaus of a run: how long, at which loss, how many units in use, what kind of point."""
     if isinstance(path, Problem):
         raise InputError("find_phases takes a run, then its problem: find_phases(path, problem).")
-    if path.parameters.shape[1:] != (problem.width, problem.size):
-        raise InputError(
-            "The run does not belong to this problem: its parameters have another shape."
-        )
+    path.parameters_for(problem)
     curve = loss_curve(path)
     jumps = find_jumps(curve)
     rests = [0] if not jumps else [jump.index_before for jump in jumps] + [jumps[-1].index_after]

@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saddlewalk import store, text
+from saddlewalk.errors import InputError
 from saddlewalk.staircase import ending
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
+
+    from saddlewalk.problem import Problem
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,14 @@ class Trajectory:
     def parameters(self) -> np.ndarray:
         """Parameters `(saved, unit, parameter)`."""
         return self.data["parameters"].values
+
+    def parameters_for(self, problem: "Problem") -> np.ndarray:
+        """The parameters, after a look whether the run can be one of this problem."""
+        if self.parameters.shape[1:] != (problem.width, problem.size):
+            raise InputError(
+                "The run does not belong to this problem: its parameters have another shape."
+            )
+        return self.parameters
 
     @property
     def stopped(self) -> str:

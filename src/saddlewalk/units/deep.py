@@ -23,7 +23,6 @@ from saddlewalk.units.base import (
     ParametersLike,
     Shapes,
     Weights,
-    unpack,
 )
 from saddlewalk.units.convolution import Convolution
 from saddlewalk.units.dense import Dense
@@ -201,7 +200,10 @@ class Deep(AbstractUnits):
         return dataclasses.replace(self, stages=(*self.stages[: k - 1], stage, *self.stages[k:]))
 
     def _named(self, shapes: Shapes, theta: ParametersLike) -> dict[str, np.ndarray]:
-        return {k: np.array(v) for k, v in unpack(shapes, jnp.asarray(theta)[0]).items()}
+        # in numpy: JAX would round to single precision outside the package's context
+        ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+        parts = np.split(np.array(theta, dtype=float)[0], ends[:-1])
+        return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
 
     def _number(self, layer: str) -> int:
         if layer not in self.hidden:

@@ -1,0 +1,73 @@
+"""Drift of what gradient flow conserves: how far a simulation is from gradient flow.
+
+For a flow it is a health check of the solver. Under finite steps it measures the step size: a step of descent
+changes delta by the square of the learning rate.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk import text
+from saddlewalk.balance import conserved_quantities
+from saddlewalk.errors import InputError
+from saddlewalk.flow import Trajectory
+from saddlewalk.problem import Problem
+
+_MOST = 64
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The conserved quantities of one hidden layer along a trajectory."""
+
+    layer: str
+    time: Float[np.ndarray, " moments"]
+    deltas: Float[np.ndarray, "moments width"]
+    sizes: Float[np.ndarray, "moments width"]
+
+    @property
+    def relative(self) -> Float[np.ndarray, " moments"]:
+        """Largest change of a delta since the start, over the largest unit's own size at that time."""
+        change = np.abs(self.deltas - self.deltas[0]).max(axis=1)
+        return change / np.maximum(self.sizes, self.sizes[0]).max(axis=1)
+
+    @property
+    def largest(self) -> float:
+        """The largest relative drift of all moments."""
+        return float(self.relative.max())
+
+    def __str__(self) -> str:
+        rows = [
+            ["moments", str(len(self.time))],
+            [
+                "delta, smallest and largest",
+                f"{self.deltas[0].min():.4g}, {self.deltas[0].max():.4g}",
+            ],
+            ["largest relative drift", text.number(self.largest)],
+        ]
+        return text.table(f"conserved quantities of {self.layer}", ["", "value"], rows)
+
+
+def conserved_drift(path: Trajectory, problem: Problem) -> dict[str, Drift]:
+    """By hidden layer: how well the run kept what gradient flow keeps."""
+    parameters = path.parameters_for(problem)
+    moments = spread(len(parameters), _MOST)
+    found = [conserved_quantities(problem, parameters[k]) for k in moments]
+    if not found[0]:
+        raise InputError("These units are not homogeneous in their incoming weights: none is kept.")
+    return {
+        layer: Drift(
+            layer,
+            path.data["saved"].values[moments],
+            np.stack([one[layer].deltas for one in found]),
+            np.stack([one[layer].sizes for one in found]),
+        )
+        for layer in found[0]
+    }
+
+
+def spread(many: int, most: int) -> np.ndarray:
+    """At most so many of the moments 0 .. many - 1, the first and the last among them."""
+    return np.unique(np.linspace(0, many - 1, min(many, most)).round().astype(int))

@@ -1,0 +1,90 @@
+"""Which neurons are active where: patterns, how many changed, and the partition of the plane.
+
+A piecewise-linear network is linear on each activation region. Crossing a boundary switches one neuron, so
+regions with an even and with an odd number of active neurons are neighbours, and two colours are enough
+(Proposition 17 of Get Rich Quick), if no two neurons switch at once: such redundant ones count as one.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from saddlewalk.errors import InputError
+from saddlewalk.precision import in_float64
+from saddlewalk.problem import ParametersLike, Problem
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+EVEN, ODD = "#f4ead5", "#b9d3e8"
+
+
+@in_float64
+def activation_patterns(
+    problem: Problem, theta: ParametersLike, x: Any
+) -> Bool[np.ndarray, "n hidden"]:
+    """Whether each hidden neuron is active at each input x `(n, d)`."""
+    inputs = jnp.asarray(x, dtype=jnp.float64)
+    z = _preactivations(problem, jnp.asarray(theta), inputs)
+    if z is None:
+        raise InputError("These units have no neurons that could be active or not.")
+    return np.asarray(z) > 0
+
+
+def hamming_distance(first: Any, second: Any) -> float:
+    """The part of all activations that switched between two patterns."""
+    one, other = np.asarray(first, dtype=bool), np.asarray(second, dtype=bool)
+    if one.shape != other.shape:
+        raise InputError(f"The patterns have shapes {one.shape} and {other.shape}.")
+    return float(np.mean(one != other))
+
+
+def region_colours(problem: Problem, theta: ParametersLike, x: Any) -> Bool[np.ndarray, " n"]:
+    """One of two colours for each input x: no two neighbouring regions have the same.
+
+    Give a fine grid: neurons that switch at the same places among the inputs are taken for one.
+    """
+    patterns = activation_patterns(problem, theta, x)
+    return patterns[:, _distinct(patterns)].sum(axis=1) % 2 == 1
+
+
+def draw_partition(
+    problem: Problem, theta: ParametersLike, axes: "Axes", extent: float = 1.0, points: int = 301
+) -> None:
+    """Colour the square [-extent, extent]^2 by region; data with two inputs only."""
+    if problem.task.inputs != 2:
+        raise InputError(f"A plane is coloured for two inputs; there are {problem.task.inputs}.")
+    ticks = np.linspace(-extent, extent, points)
+    grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
+    colours = region_colours(problem, theta, grid).reshape(points, points)
+    from matplotlib.colors import ListedColormap
+
+    axes.imshow(
+        colours,
+        origin="lower",
+        extent=(-extent, extent, -extent, extent),
+        cmap=ListedColormap([EVEN, ODD]),
+        vmin=0,
+        vmax=1,
+        interpolation="nearest",
+    )
+    axes.grid(False)
+    axes.set_aspect("equal")
+
+
+@eqx.filter_jit
+def _preactivations(
+    problem: Problem, theta: Array, x: Float[Array, "n d"]
+) -> Float[Array, "n hidden"] | None:
+    weights = problem.weights(theta)
+    return jax.vmap(lambda one: problem.units.preactivations(weights, one))(x)
+
+
+def _distinct(patterns: Bool[np.ndarray, "n hidden"]) -> Int[np.ndarray, " some"]:
+    """One neuron of each set that switches at the same places among these inputs; w and -w do."""
+    _, first = np.unique(patterns ^ patterns[:1], axis=1, return_index=True)
+    return first

@@ -1,0 +1,264 @@
+"""Lazy, rich or delayed rich: how far the tangent kernel of a run turned, and when.
+
+A run is **lazy** if the kernel stands still, **rich** if it turns, and **delayed rich** if it turns long
+after learning began: when, at its first speed, the loss would have fallen several times over. Why is said by
+the conserved quantities: upstream, balanced or downstream. All numbers behind the verdict are kept.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk import text
+from saddlewalk.balance import Conserved, conserved_quantities, describe_balance
+from saddlewalk.diagnose.conserved import spread
+from saddlewalk.diagnose.partition import activation_patterns, hamming_distance
+from saddlewalk.diagnose.tangent_kernel import kernel_distance, tangent_kernel, target_alignment
+from saddlewalk.errors import InputError
+from saddlewalk.flow import Trajectory
+from saddlewalk.precision import in_float64
+from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.tasks.base import AbstractPoints
+from saddlewalk.tasks.samples import finite_numbers
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    import xarray as xr
+    from matplotlib.axes import Axes
+
+LAZY, RICH, DELAYED = "lazy", "rich", "delayed rich"
+STILL = 0.05
+"""Kernel distance below which the kernel counts as standing still."""
+LATE = 5.0
+"""Delay above which richness is a delayed one."""
+_MOST_ROWS = 500
+
+
+class Watch:
+    """Distances of a network from its start: in kernel, activation patterns and parameters.
+
+    An instance is a function of the parameters; `observables()` are the same one by one, for `train`.
+    """
+
+    def __init__(self, problem: Problem, start: ParametersLike, x: Any = None):
+        self.problem = problem
+        self.x = _some(problem, x)
+        self.start = np.asarray(start, dtype=float)
+        self.kernel = self._kernel(start)
+        self.patterns = self._patterns(start)
+
+    def __call__(self, theta: ParametersLike) -> dict[str, float]:
+        """All of them for one set of parameters."""
+        kernel = self._kernel(theta)
+        seen = {
+            "kernel_distance": kernel_distance(self.kernel, kernel),
+            "parameter_distance": float(np.linalg.norm(np.asarray(theta) - self.start)),
+        }
+        if self.patterns is not None:
+            seen["hamming_distance"] = hamming_distance(self.patterns, self._patterns(theta))
+        if self._targets is not None:
+            seen["target_alignment"] = target_alignment(kernel, self._targets)
+        return seen
+
+    def observables(self) -> dict[str, Any]:
+        """One function of the parameters each, as `train(observables=...)` takes them."""
+        return {name: lambda theta, name=name: self(theta)[name] for name in self(self.start)}
+
+    def _kernel(self, theta: ParametersLike) -> np.ndarray:
+        return np.asarray(tangent_kernel(self.problem, theta, self.x, traced=True))
+
+    def _patterns(self, theta: ParametersLike) -> np.ndarray | None:
+        weights = self.problem.weights(np.asarray(theta))
+        none = jax.eval_shape(self.problem.units.preactivations, weights, self.x[0]) is None
+        return None if none else activation_patterns(self.problem, theta, self.x)
+
+    @property
+    def _targets(self) -> np.ndarray | None:
+        """Targets of the inputs that are watched, where these are the task's own."""
+        task = self.problem.task
+        if not isinstance(task, AbstractPoints) or not np.array_equal(task.x, self.x):
+            return None
+        return np.asarray(task.y)
+
+
+@dataclass(frozen=True)
+class Regime:
+    """A verdict on a run, and the numbers it rests on."""
+
+    name: str
+    data: "xr.Dataset"
+    """By time: loss, kernel_distance, parameter_distance, hamming_distance, target_alignment."""
+    conserved: dict[str, Conserved]
+    """At the start, by hidden layer; empty where nothing is conserved."""
+    balance_at_end: dict[str, float]
+
+    @property
+    def kernel_distance(self) -> float:
+        """S(0, t) at the end of the run."""
+        return float(self.data["kernel_distance"][-1])
+
+    @property
+    def delay(self) -> float:
+        """When the kernel had turned half its way, over the time that learning takes at its first pace."""
+        return self.data.attrs["delay"]
+
+    @property
+    def sides(self) -> dict[str, str]:
+        """upstream, balanced or downstream, by hidden layer."""
+        return {name: describe_balance(one.balance) for name, one in self.conserved.items()}
+
+    def to_xarray(self) -> "xr.Dataset":
+        """The labelled data themselves."""
+        return self.data
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        last = {str(name): float(values[-1]) for name, values in self.data.data_vars.items()}
+        return {
+            "regime": self.name,
+            "delay": self.delay,
+            "at_end": last,
+            "layers": {
+                name: {
+                    "side": self.sides[name],
+                    "balance": one.balance,
+                    "balance_at_end": self.balance_at_end[name],
+                    "degree": one.degree,
+                    "deltas": one.deltas.tolist(),
+                }
+                for name, one in self.conserved.items()
+            },
+            "time": self.data["time"].values.tolist(),
+            **{str(name): values.values.tolist() for name, values in self.data.data_vars.items()},
+        }
+
+    def save(self, path: "str | Path") -> "Path":
+        """Write the data to one netCDF file."""
+        from saddlewalk import store
+
+        return store.save_dataset(self.data, path)
+
+    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+        """The loss, and how far the kernel and the activation patterns went, along time."""
+        from saddlewalk import draw
+
+        with draw.canvas(target) as axes:
+            time = self.data["time"].values
+            axes.plot(
+                time,
+                self.data["loss"] / self.data["loss"][0],
+                color="0.5",
+                label="loss / first loss",
+            )
+            axes.plot(
+                time,
+                self.data["kernel_distance"],
+                color=draw.PREDICTED,
+                label="kernel distance S(0, t)",
+            )
+            if "hamming_distance" in self.data:
+                axes.plot(
+                    time,
+                    self.data["hamming_distance"],
+                    color=draw.OBSERVED,
+                    label="activations switched",
+                )
+            if "target_alignment" in self.data:
+                axes.plot(
+                    time, self.data["target_alignment"], "k:", label="kernel-target alignment"
+                )
+            axes.set_xlabel("time (learning rate 1)")
+            axes.set_ylim(0, 1.02)
+            axes.set_title(", ".join([self.name, *self.sides.values()]))
+            axes.legend(fontsize=8)
+        return axes
+
+    def __str__(self) -> str:
+        rows = [
+            ["kernel distance S(0, end)", text.number(self.kernel_distance)],
+        ]
+        if self.name != LAZY:
+            rows.append(["delay of its turn (times the first pace)", text.number(self.delay)])
+        named = {
+            "hamming_distance": "activations switched",
+            "parameter_distance": "parameter distance",
+            "target_alignment": "kernel-target alignment at the end",
+        }
+        rows += [
+            [words, text.number(float(self.data[name][-1]))]
+            for name, words in named.items()
+            if name in self.data
+        ]
+        for name, one in self.conserved.items():
+            rows += [
+                [f"{name}: side", self.sides[name]],
+                [
+                    f"{name}: balance at start, end",
+                    f"{one.balance:.3g}, {self.balance_at_end[name]:.3g}",
+                ],
+                [
+                    f"{name}: delta, smallest, largest",
+                    f"{one.deltas.min():.3g}, {one.deltas.max():.3g}",
+                ],
+            ]
+        return text.table(f"regime: {self.name}", ["", "value"], rows)
+
+
+@in_float64
+def find_regime(path: Trajectory, problem: Problem, x: Any = None, moments: int = 40) -> Regime:
+    """Which regime a run was in. Kernels are taken at the task's samples (some of them, if many) or at x."""
+    import xarray as xr
+
+    parameters = path.parameters_for(problem)
+    watch = Watch(problem, parameters[0], x)
+    rows = spread(len(parameters), moments)
+    seen = [watch(parameters[k]) for k in rows]
+    times = path.data["saved"].values[rows]
+    loss = np.interp(times, path.time, path.loss)
+    data = xr.Dataset(
+        {
+            "loss": ("time", loss),
+            **{name: ("time", np.array([one[name] for one in seen])) for name in seen[0]},
+        },
+        coords={"time": times},
+        attrs={"kind": "regime"},
+    )
+    pace = -float(path.data["loss_rate"][0])
+    data.attrs["delay"] = delay_of(times, loss, data["kernel_distance"].values, pace)
+    kept = {} if problem.adaptive else conserved_quantities(problem, parameters[0])
+    last = {} if problem.adaptive else conserved_quantities(problem, parameters[-1])
+    name = verdict(data["kernel_distance"].values, data.attrs["delay"])
+    return Regime(name, data, kept, {layer: one.balance for layer, one in last.items()})
+
+
+def verdict(distance: Float[np.ndarray, " moments"], delay: float) -> str:
+    """The regime, from the kernel distance along a run and the delay of its turn."""
+    if distance.max() < STILL:
+        return LAZY
+    return DELAYED if delay > LATE else RICH
+
+
+def delay_of(
+    time: Float[np.ndarray, " moments"],
+    loss: Float[np.ndarray, " moments"],
+    distance: Float[np.ndarray, " moments"],
+    pace: float,
+) -> float:
+    """How often the loss would have fallen, at its first `pace`, when the kernel had turned half its way."""
+    fall = float(loss[0] - loss.min())
+    turned = float(time[np.argmax(distance >= 0.5 * distance.max())])
+    return turned * pace / fall if fall > 0 else 0.0
+
+
+def _some(problem: Problem, x: Any) -> np.ndarray:
+    """The inputs at which kernels are taken: those given, or the task's, evenly thinned if many."""
+    if x is not None:
+        return finite_numbers("x", x)
+    if not isinstance(problem.task, AbstractPoints):
+        raise InputError(f"'{problem.task.name}' has no samples; give inputs x to look at.")
+    inputs = np.asarray(problem.task.x)
+    return inputs[spread(len(inputs), _MOST_ROWS)]
