@@ -475,8 +475,8 @@ def test_spherical_coordinates_move_as_printed(leak):
     np.testing.assert_allclose(
         moved.direction, (ahead.direction - behind.direction) / (2 * h), rtol=1e-6, atol=1e-8
     )
-    kernel = lr.piecewise_kernel(a, w, X, rates, leak)
     with sw.float64():
+        kernel = lr.piecewise_kernel(*map(jnp.asarray, (a, w, X)), rates, leak)
         answer = lambda a, w, x: a @ jnp.where(w @ x > 0, w @ x, leak * (w @ x))  # noqa: E731
         J_a, J_w = jax.vmap(jax.grad(answer, (0, 1)), (None, None, 0))(
             jnp.asarray(a), jnp.asarray(w), jnp.asarray(X)

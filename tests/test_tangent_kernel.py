@@ -59,7 +59,11 @@ def test_against_the_jacobian(name):
 @pytest.mark.parametrize("memory", [1.0, 1e4, None])
 def test_any_network_in_blocks_of_any_size(memory):
     """Trees of parameters and of rates; the same kernel whatever the memory."""
-    parameters = {"w": RNG.normal(size=(3, 4)), "b": RNG.normal(size=3), "a": RNG.normal(size=(2, 3))}
+    parameters = {
+        "w": RNG.normal(size=(3, 4)),
+        "b": RNG.normal(size=3),
+        "a": RNG.normal(size=(2, 3)),
+    }
     rates = {name: np.full(np.shape(v), r) for (name, v), r in
              zip(parameters.items(), (0.5, 2.0, 1.0), strict=True)}  # fmt: skip
 

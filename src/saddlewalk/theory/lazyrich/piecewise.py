@@ -16,8 +16,9 @@ Downstream directions stand still and the partition with them. Upstream they tur
 import math
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.tasks.samples import finite_numbers
@@ -69,11 +70,18 @@ def activation_slopes(X: Any, w: Any, leak: float = 0.0) -> Float[np.ndarray, "h
 
 
 def piecewise_kernel(
-    a: Any, w: Any, X: Any, rates: Rates = (1.0, 1.0), leak: float = 0.0
-) -> Float[np.ndarray, "n n"]:
-    r"""The tangent kernel in the paper's form, :math:`K_{ij} = \sum_k c_{ki}\, x_i^\top M_k x_j\, c_{kj}`."""
-    a, w, X = (finite_numbers(*pair) for pair in (("a", a), ("w", w), ("X", X)))
-    seen = activation_slopes(X, w, leak)
-    answers = seen * (w @ X.T)
+    a: Float[Array | np.ndarray, " h"],
+    w: Float[Array | np.ndarray, "h d"],
+    X: Float[Array | np.ndarray, "n d"],
+    rates: Rates = (1.0, 1.0),
+    leak: float = 0.0,
+) -> Float[Array, "n n"]:
+    r"""The tangent kernel in the paper's form, :math:`K_{ij} = \sum_k c_{ki}\, x_i^\top M_k x_j\, c_{kj}`.
+
+    In JAX, so that it can be batched over networks.
+    """
+    z = w @ X.T
+    seen = jnp.where(z > 0, 1.0, leak)
+    answers = seen * z
     eta_a, eta_w = rates
     return eta_w * (seen.T @ (a[:, None] ** 2 * seen)) * (X @ X.T) + eta_a * answers.T @ answers

@@ -1,0 +1,471 @@
+"""Fig 1 of Get Rich Quick and its supporting figure: teacher and student, over scale and balance.
+
+A ReLU student learns from a ReLU teacher with three neurons. Half of its neurons mirror the others, so that
+it answers zero at the start, and every neuron has the same scale tau and balance delta. The paper's loss is
+the mean squared error without the factor 1/2.
+"""
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jaxtyping import Array, Float
+
+from saddlewalk import draw
+from saddlewalk.balance import alpha_of
+from saddlewalk.diagnose import conserved_drift, draw_partition, find_regime
+from saddlewalk.figures.claims import Claim, FigureResult, close, listed
+from saddlewalk.flow import Trajectory, train
+from saddlewalk.flow.together import train_together
+from saddlewalk.precision import in_float64
+from saddlewalk.problem import Problem
+from saddlewalk.tasks import Samples, from_arrays
+from saddlewalk.theory.lazyrich import piecewise_kernel, signed_spherical
+from saddlewalk.units import Dense
+
+HIDDEN, TEACHER = 50, 3
+CORNERS = ((0.1, 0.0), (2.0, 0.0), (0.1, 1.0), (0.1, -1.0))
+"""tau and delta of Fig 1a."""
+RATE = 5e-3
+_SEED = 100
+_END = 200.0
+"""1e6 steps of 1e-4, twice: the paper's loss is twice ours."""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """What the phase portrait runs over; the defaults are the paper's."""
+
+    taus: tuple[float, ...] = tuple(np.logspace(-1, 0.3, 17).tolist())
+    deltas: tuple[float, ...] = tuple(np.linspace(-1, 1, 17).tolist())
+    seeds: tuple[int, ...] = tuple(range(100, 116))
+    steps: tuple[int, ...] = (100, 1_000, 10_000, 100_000)
+    dim: int = 100
+    samples: int = 1000
+    tested: int = 10_000
+
+    @property
+    def cells(self) -> list[tuple[float, float]]:
+        """tau and delta of each cell, row by row of tau."""
+        return [(tau, delta) for tau in self.taus for delta in self.deltas]
+
+
+PAPER_KERNEL = {100: 0.2385, 1_000: 0.5370, 10_000: 0.6102, 100_000: 0.6150}
+"""Largest kernel distance of the grid after so many steps, as the official notebooks print it."""
+REDUCED = Grid(
+    taus=(0.1, 0.2, 0.45, 0.95, 2.0),
+    deltas=(-1.0, -0.5, -0.125, 0.0, 0.125, 0.5, 1.0),
+    seeds=(100, 101),
+    steps=(100, 1_000),
+    tested=2_000,
+)
+MEASURES = ("test", "kernel", "hamming", "parameters", "train")
+Portrait = dict[str, Float[np.ndarray, "steps seeds taus deltas"]]
+
+
+# --- the networks ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What one seed decides: teacher, base of the student (|a| = |w| = 1, answers zero), inputs."""
+
+    teacher: np.ndarray
+    student: np.ndarray
+    x: np.ndarray
+
+    @property
+    def y(self) -> np.ndarray:
+        """The teacher's answers."""
+        return self.answer(self.x)
+
+    def answer(self, x: np.ndarray) -> np.ndarray:
+        """The teacher's answers to any inputs."""
+        return np.maximum(x @ self.teacher[:, :-1].T, 0) @ self.teacher[:, -1]
+
+    def start(self, tau: float, delta: float) -> np.ndarray:
+        """w scaled by tau/alpha and a by tau alpha."""
+        alpha = alpha_of(tau, delta)
+        sizes = np.full(self.student.shape[1], tau / alpha)
+        sizes[-1] = tau * alpha
+        return self.student * sizes
+
+
+def drawn(seed: int, dim: int, samples: int, hidden: int = HIDDEN, teacher: int = TEACHER) -> Draw:
+    """Teacher, student and inputs, in this order from one seed; rows are (w, a)."""
+    rng = np.random.default_rng(seed)
+    wise = np.column_stack([on_sphere(rng, teacher, dim), rng.choice([-1.0, 1.0], teacher)])
+    half = np.column_stack([on_sphere(rng, hidden // 2, dim), rng.choice([-1.0, 1.0], hidden // 2)])
+    mirror = half * np.append(np.ones(dim), -1.0)
+    return Draw(wise, np.concatenate([half, mirror]), on_sphere(rng, samples, dim))
+
+
+def on_sphere(rng: np.random.Generator, many: int, dim: int) -> np.ndarray:
+    """Random unit vectors."""
+    x = rng.normal(size=(many, dim))
+    return x / np.linalg.norm(x, axis=1, keepdims=True)
+
+
+def respond(theta: Float[Array, "h size"], x: Float[Array, "n d"]) -> Float[Array, " n"]:
+    """The student's answers."""
+    return jax.nn.relu(x @ theta[:, :-1].T) @ theta[:, -1]
+
+
+def squared_error(theta: Array, data: tuple[Array, Array]) -> Array:
+    """Mean squared error."""
+    return jnp.mean((respond(theta, data[0]) - data[1]) ** 2)
+
+
+# --- Fig 1a and the partition ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Corner:
+    """One student in the plane."""
+
+    problem: Problem
+    path: Trajectory
+
+    @property
+    def rotation(self) -> np.ndarray:
+        """Angle in degrees by which each neuron turned."""
+        first, last = (
+            signed_spherical(theta[:, -1], theta[:, :-1]).direction
+            for theta in (self.path.parameters[0], self.path.parameters[-1])
+        )
+        return np.degrees(np.arccos(np.clip(np.sum(first * last, axis=1), -1, 1)))
+
+
+@in_float64
+def corner(tau: float, delta: float, neurons: int = HIDDEN) -> Corner:
+    """Gradient flow of a student in the plane, as long as the paper's million steps."""
+    task, given = _plane()
+    units = Dense(neurons, "relu")
+    path = train(
+        task, units, tau, start=given.start(tau, delta)[:neurons], max_time=_END, convergence=1e-7,
+        tolerance=1e-6, most_saved=400, progress=False,
+    )  # fmt: skip
+    return Corner(Problem(task, units), path)
+
+
+def figure_1a() -> FigureResult:
+    """Where neurons go: by scale (balanced), and by balance (small scale)."""
+    runs = {cell: corner(*cell) for cell in CORNERS}
+    turns = {cell: float(np.median(run.rotation)) for cell, run in runs.items()}
+    drifts = [conserved_drift(run.path, run.problem)["units"].largest for run in runs.values()]
+    losses = [float(run.path.loss[-1]) for run in runs.values()]
+    return FigureResult(
+        "rich-1a",
+        "teacher and student in the plane: which neurons turn",
+        (
+            Claim(
+                "neurons turn at small scale, balanced or upstream; they do not at large scale or "
+                f"downstream (median degrees for tau, delta = {CORNERS})",
+                listed(turns.values()),
+                min(turns[0.1, 0.0], turns[0.1, 1.0]) > 10
+                and max(turns[2.0, 0.0], turns[0.1, -1.0]) < 3,
+            ),
+            Claim(
+                "upstream they turn more than balanced",
+                f"{turns[0.1, 1.0]:.3g} against {turns[0.1, 0.0]:.3g} degrees",
+                turns[0.1, 1.0] > turns[0.1, 0.0],
+            ),
+            Claim("all fit the data (last loss)", listed(losses), max(losses) < 1e-3),
+            Claim("delta is conserved (largest drift)", f"{max(drifts):.2g}", max(drifts) < 1e-3),
+        ),
+        _draw_corners(runs),
+        {"rotation": {str(k): v for k, v in turns.items()}, "loss": losses},
+    )
+
+
+def figure_partition() -> FigureResult:
+    """The partition of the plane before, during and after training, by balance (Proposition 17).
+
+    Without the mirrored half: twins have one boundary at the start and two very near ones later.
+    """
+    runs = {delta: corner(0.1, delta, HIDDEN // 2) for delta in (1.0, 0.0, -1.0)}
+    regimes = {delta: find_regime(run.path, run.problem) for delta, run in runs.items()}
+    switched = [float(one.data["hamming_distance"][-1]) for one in regimes.values()]
+    moved = [float(one.data["parameter_distance"][-1]) for one in regimes.values()]
+    return FigureResult(
+        "rich-partition",
+        "the partition of the plane turns upstream and balanced, and stands still downstream",
+        (
+            Claim(
+                "activations switch upstream, less when balanced, hardly downstream (part of all)",
+                listed(switched),
+                switched[0] > switched[1] > 5 * switched[2],
+            ),
+            Claim(
+                "upstream does so with less movement of the parameters than balanced",
+                listed(moved),
+                moved[0] < moved[1],
+            ),
+        ),
+        _draw_partitions(runs),
+        {"switched": switched, "parameter_distance": moved},
+    )
+
+
+def _plane() -> tuple[Samples, Draw]:
+    given = drawn(_SEED, 2, 20)
+    return from_arrays(given.x, given.y, name="teacher in the plane"), given
+
+
+def _draw_corners(runs: dict[tuple[float, float], Corner]) -> Any:
+    given = _plane()[1]
+    with draw.styled():
+        figure, axes = draw.new_figure(1, 4, width=13, height=3.6)
+        for one, ((tau, delta), run) in zip(axes, runs.items(), strict=True):
+            weights = run.path.parameters
+            maps = np.abs(weights[:, :, -1:]) * weights[:, :, :-1]
+            reach = 1.1 * float(np.abs(maps).max())
+            for k in range(maps.shape[1]):
+                colour = draw.OBSERVED if weights[-1, k, -1] > 0 else draw.PREDICTED
+                one.plot(*maps[:, k].T, color=colour, linewidth=0.8, alpha=0.7)
+                one.plot(*maps[-1, k], ".", color=colour, markersize=5)
+            for *w, a in given.teacher:
+                one.plot(
+                    *(3 * reach * np.array([[0, 0], w])).T, "k--" if a < 0 else "k-", linewidth=0.8
+                )
+            circle = np.linspace(0, 2 * np.pi, 100)
+            one.plot(tau**2 * np.cos(circle), tau**2 * np.sin(circle), color="0.6", linewidth=0.8)
+            one.set(xlim=(-reach, reach), ylim=(-reach, reach), aspect="equal")
+            one.set_title(rf"$\tau$ = {tau:g}, $\delta$ = {delta:g}")
+    return figure
+
+
+def _draw_partitions(runs: dict[float, Corner]) -> Any:
+    names = {1.0: "upstream", 0.0: "balanced", -1.0: "downstream"}
+    given = _plane()[1]
+    with draw.styled():
+        figure, axes = draw.new_figure(3, 3, width=8, height=8)
+        for row, (delta, run) in zip(axes, runs.items(), strict=True):
+            loss = np.interp(run.path.data["saved"].values, run.path.time, run.path.loss)
+            middle = int(np.argmin(np.abs(loss - loss[0] / 2)))
+            for one, place, title in zip(
+                row, (0, middle, -1), ("start", "half the loss", "end"), strict=True
+            ):
+                draw_partition(run.problem, run.path.parameters[place], one, 1.1)
+                one.scatter(
+                    *given.x.T, c=given.y, cmap="coolwarm", s=18, edgecolors="k", linewidths=0.4
+                )
+                one.set_title(f"{names[delta]}: {title}", fontsize=9)
+                one.set(xticks=[], yticks=[])
+    return figure
+
+
+# --- Fig 1b and the supporting figure ------------------------------------------------------------------
+
+
+@functools.lru_cache(maxsize=1)  # two figures show the same grid
+@in_float64
+def portrait(grid: Grid = REDUCED) -> Portrait:
+    """Train every cell and every seed at once, and measure them at the grid's steps."""
+    draws = [drawn(seed, grid.dim, grid.samples) for seed in grid.seeds]
+    start = jnp.asarray([[given.start(*cell) for cell in grid.cells] for given in draws])
+    data = jnp.asarray([given.x for given in draws]), jnp.asarray([given.y for given in draws])
+    test_x = on_sphere(np.random.default_rng(201), grid.tested, grid.dim)
+    test = jnp.asarray(test_x), jnp.asarray([given.answer(test_x) for given in draws])
+    rates = jnp.asarray([RATE / tau**2 for tau, _ in grid.cells])
+    seen = [
+        _measure(start, networks, data, test)
+        for _, networks in train_together(
+            squared_error, start, data, optax.sgd(1.0), checkpoints=grid.steps, rates=rates
+        )
+    ]
+    shape = (len(draws), len(grid.taus), len(grid.deltas))
+    return {
+        name: np.stack([np.asarray(one[name]).reshape(shape) for one in seen]) for name in MEASURES
+    }
+
+
+@jax.jit
+def _measure(
+    start: Float[Array, "seeds cells h size"],
+    now: Float[Array, "seeds cells h size"],
+    data: tuple[Array, Array],
+    test: tuple[Array, Array],
+) -> dict[str, Float[Array, "seeds cells"]]:
+    def cell(first: Array, last: Array, x: Array, y: Array, test_y: Array) -> dict[str, Array]:
+        switched = (x @ first[:, :-1].T > 0) != (x @ last[:, :-1].T > 0)
+        return {
+            "test": squared_error(last, (test[0], test_y)),
+            "train": squared_error(last, (x, y)),
+            "kernel": _kernel_distance(first, last, x),
+            # as in the paper: summed over the neurons
+            "hamming": jnp.sum(jnp.mean(switched, axis=0)),
+            "parameters": jnp.linalg.norm(last - first),
+        }
+
+    def seed(given: tuple[Array, ...]) -> dict[str, Array]:
+        first, last, x, y, test_y = given
+        # kernels are n x n: a few cells at a time
+        return jax.lax.map(
+            lambda pair: cell(pair[0], pair[1], x, y, test_y), (first, last), batch_size=4
+        )
+
+    return jax.lax.map(seed, (start, now, *data, test[1]))
+
+
+def _kernel_distance(first: Array, last: Array, x: Array) -> Array:
+    kernels = [piecewise_kernel(theta[:, -1], theta[:, :-1], x) for theta in (first, last)]
+    one, other = (kernel / jnp.linalg.norm(kernel) for kernel in kernels)
+    return 0.5 * jnp.sum((one - other) ** 2)
+
+
+def figure_1b(full: bool = False) -> FigureResult:
+    """Test error and kernel distance over scale and balance; `full`: the paper's grid, seeds and steps."""
+    grid = Grid() if full else REDUCED
+    return portrait_figure(portrait(grid), grid)
+
+
+def portrait_figure(measured: Portrait, grid: Grid) -> FigureResult:
+    """The picture and the claims of Fig 1b, from measured numbers."""
+    mean = {name: values.mean(axis=1) for name, values in measured.items()}
+    test, kernel = mean["test"], mean["kernel"]
+    balanced = int(np.argmin(np.abs(np.array(grid.deltas))))
+    best = [_place(values.argmin(), grid) for values in test]
+    early = measured["test"][0, :, 0]  # (seeds, deltas) at the smallest tau
+    seeds = measured["test"].shape[1]
+    return FigureResult(
+        "rich-1b",
+        f"phase portrait over tau and delta: test error and kernel distance, {seeds} seeds",
+        (
+            Claim(
+                "the test error is lowest upstream at small scale (tau, delta of the best cell at "
+                f"{listed(grid.steps)} steps)",
+                "; ".join(f"{tau:.3g}, {delta:.3g}" for tau, delta in best),
+                all(tau == grid.taus[0] and delta > 0 for tau, delta in best),
+            ),
+            Claim(
+                f"at tau = {grid.taus[0]:g} upstream learns first (test error after {grid.steps[0]} steps, "
+                f"delta = {grid.deltas[0]:g}, 0, {grid.deltas[-1]:g}; range of the last over seeds)",
+                f"{listed(early.mean(axis=0)[[0, balanced, -1]])}; "
+                f"{early[:, -1].min():.3g} to {early[:, -1].max():.3g}",
+                bool((early[:, -1] < 0.5 * early[:, [0, balanced]].min(axis=1)).all()),
+            ),
+            Claim(
+                "far downstream the kernel stands still while upstream it turns (kernel distance after "
+                f"{grid.steps[0]} steps at the smallest scale, same deltas; balanced at the largest scale)",
+                listed([*kernel[0, 0, [0, balanced, -1]], kernel[0, -1, balanced]]),
+                bool(max(kernel[0, 0, 0], kernel[0, -1, balanced]) < 0.02 and kernel[0, 0, -1] > 0.1),
+            ),
+            Claim(
+                f"later it turns there too: delayed rich (the first of these at {listed(grid.steps)} steps)",
+                listed(kernel[:, 0, 0]),
+                bool((np.diff(kernel[:, 0, 0]) > 0).all()),
+            ),
+            Claim(
+                "the kernel turns most at small scale, slightly downstream (tau, delta of the largest "
+                "distance at the end)",
+                "{:.3g}, {:.3g}: ".format(*_place(kernel[-1].argmax(), grid)) + f"{kernel[-1].max():.3g}",
+                kernel[-1].argmax() // len(grid.deltas) == 0
+                and -0.3 < _place(kernel[-1].argmax(), grid)[1] < 0,
+            ),
+            Claim(
+                "largest kernel distance of the grid, within a quarter of the paper's "
+                + listed(PAPER_KERNEL[step] for step in grid.steps),
+                listed(kernel.max(axis=(1, 2))),
+                close((kernel[k].max() / PAPER_KERNEL[step] for k, step in enumerate(grid.steps)),
+                      [1.0] * len(grid.steps), 0.25),
+            ),
+        ),
+        _draw_portrait(mean, grid, ("test", "kernel")),
+        _numbers(measured, grid),
+    )  # fmt: skip
+
+
+def _place(cell: Any, grid: Grid) -> tuple[float, float]:
+    """tau and delta of a cell."""
+    return grid.cells[int(cell)]
+
+
+def figure_supporting(full: bool = False) -> FigureResult:
+    """Hamming and parameter distance and the training loss on the same grid."""
+    grid = Grid() if full else REDUCED
+    return supporting_figure(portrait(grid), grid)
+
+
+def supporting_figure(measured: Portrait, grid: Grid) -> FigureResult:
+    """The picture and the claims of the supporting figure, from measured numbers."""
+    mean = {name: values.mean(axis=1)[-1] for name, values in measured.items()}
+    balanced = int(np.argmin(np.abs(np.array(grid.deltas))))
+    hamming, moved = mean["hamming"], mean["parameters"]
+    return FigureResult(
+        "rich-supporting",
+        "activations that switch and parameters that move, over tau and delta",
+        (
+            Claim(
+                "activations switch upstream and balanced at small scale, not downstream, nor at large "
+                "scale (sum over neurons: delta = 1, 0, -1 at the smallest tau, 0 at the largest)",
+                listed([hamming[0, -1], hamming[0, balanced], hamming[0, 0], hamming[-1, balanced]]),
+                bool(
+                    min(hamming[0, -1], hamming[0, balanced])
+                    > 5 * max(hamming[0, 0], hamming[-1, balanced])
+                ),
+            ),
+            Claim(
+                "upstream the parameters move less than balanced, though more activations switch (parameter "
+                "distance at the smallest tau, delta = 1 and 0)",
+                listed([moved[0, -1], moved[0, balanced]]),
+                bool(moved[0, -1] < moved[0, balanced] and hamming[0, -1] >= hamming[0, balanced]),
+            ),
+            Claim(
+                "most that switch (the paper: 21.2 of 50 after 1e4 steps)",
+                f"{hamming.max():.3g}",
+                18 < hamming.max() < 25,
+            ),
+        ),
+        _draw_portrait({k: v.mean(axis=1) for k, v in measured.items()}, grid,
+                       ("hamming", "parameters", "train")),
+        _numbers(measured, grid),
+    )  # fmt: skip
+
+
+def _numbers(measured: Portrait, grid: Grid) -> dict[str, Any]:
+    return {
+        "tau": list(grid.taus),
+        "delta": list(grid.deltas),
+        "steps": list(grid.steps),
+        **{name: values.mean(axis=1).tolist() for name, values in measured.items()},
+        "extremes over the grid (mean over seeds)": {
+            name: [[float(v.min()), float(v.max())] for v in values.mean(axis=1)]
+            for name, values in measured.items()
+        },
+    }
+
+
+_NAMES = {
+    "test": "test error",
+    "kernel": "kernel distance",
+    "hamming": "activations switched",
+    "parameters": "parameter distance",
+    "train": "training loss",
+}
+
+
+def _draw_portrait(mean: dict[str, np.ndarray], grid: Grid, names: Sequence[str]) -> Any:
+    with draw.styled():
+        figure, axes = draw.new_figure(
+            len(names), len(grid.steps), 3.3 * len(grid.steps) + 1, 3.0 * len(names), squeeze=False
+        )
+        for row, name in zip(axes, names, strict=True):
+            log = name in ("test", "train")
+            shown = np.log10(np.maximum(mean[name], 1e-10)) if log else mean[name]
+            for one, values, step in zip(row, shown, grid.steps, strict=True):
+                image = functools.partial(
+                    one.pcolormesh, grid.deltas, grid.taus, values, shading="nearest"
+                )
+                mesh = image(cmap="viridis", vmin=shown.min(), vmax=shown.max())
+                one.set(yscale="log", xlabel=r"$\delta$", ylabel=r"$\tau$")
+                one.set_title(f"{_NAMES[name]}, step {step:,}", fontsize=9)
+                one.grid(False)
+            label = f"log10 {_NAMES[name]}" if log else _NAMES[name]
+            figure.colorbar(mesh, ax=list(row), label=label)
+    return figure
