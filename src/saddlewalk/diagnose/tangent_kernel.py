@@ -52,7 +52,7 @@ def tangent_kernel(
     rows = len(samples) * (1 if traced else problem.task.outputs)
     each = 8 * sum(leaf.size for leaf in jax.tree.leaves(factors))
     # two blocks of samples at a time, each with its factors and what they are made from
-    block = _block(2 * 8 * rows**2, 4 * each, len(samples))
+    block = _block(8 * rows**2, 4 * each, len(samples))
     return _from_factors(problem, theta, samples, traced, block).reshape(rows, rows)
 
 
