@@ -209,10 +209,11 @@ def settings(as_json: bool) -> None:
 
 @main.command()
 @click.argument("figure")
+@click.option("--full", is_flag=True, help="The paper's size, where the default is smaller (GPU).")
 @click.option("--out", type=click.Path(), help="Folder for picture, claims and numbers.")
 @click.option("--force", is_flag=True, help="Replace the folder if it exists.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-def reproduce(figure: str, out: str | None, force: bool, as_json: bool) -> None:
+def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bool) -> None:
     """Redraw a FIGURE of the papers and check its claims; `list` names the figures."""
     from saddlewalk.figures import FIGURES
     from saddlewalk.figures import reproduce as make
@@ -222,12 +223,12 @@ def reproduce(figure: str, out: str | None, force: bool, as_json: bool) -> None:
         return
     if out is not None:
         store.check_folder_free(out, force)
-    result = make(figure)
+    result = make(figure, full)
     show(result, result.to_json(), as_json)
     if out is not None:
         with store.new_folder(out, force) as folder:
             result.write(folder)
-            store.write_json(provenance({"figure": figure}), folder / "config.json")
+            store.write_json(provenance({"figure": figure, "full": full}), folder / "config.json")
         note(f"wrote {out}/ (figure.png, figure.svg, result.json, config.json)")
 
 

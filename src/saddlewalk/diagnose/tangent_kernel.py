@@ -52,7 +52,7 @@ def tangent_kernel(
     rows = len(samples) * (1 if traced else problem.task.outputs)
     each = 8 * sum(leaf.size for leaf in jax.tree.leaves(factors))
     # two blocks of samples at a time, each with its factors and what they are made from
-    block = _block(8 * rows**2, 4 * each, len(samples))
+    block = _block(4 * rows**2, 4 * each, len(samples))
     return _from_factors(problem, theta, samples, traced, block).reshape(rows, rows)
 
 
@@ -189,7 +189,9 @@ def _inputs(problem: Problem, x: Any) -> Array:
 
 
 def _block(room: float, each: float, most: int) -> int:
-    return max(1, min(most, math.floor(room / max(each, 1.0))))
+    """How many fit into the room; a divisor of all if one is near, for a rest costs a copy of the result."""
+    fits = max(1, min(most, math.floor(room / max(each, 1.0))))
+    return next((k for k in range(fits, fits // 2, -1) if most % k == 0), fits)
 
 
 def _temporary_bytes(network: Network, parameters: Any, x: Array) -> int:

@@ -63,7 +63,8 @@ class FigureResult:
         return text.table(f"{self.name}: {self.title}", columns, rows, left=3) + f"\n{self.verdict}"
 
 
-Maker = Callable[[], FigureResult]
+Maker = Callable[..., FigureResult]
+"""Makes a figure; one that takes `full` also makes it at the paper's size."""
 
 
 def close(measured: Iterable[float], expected: Iterable[float], relative: float) -> bool:

@@ -111,15 +111,15 @@ def hierarchy_figure(runs: HierarchyRuns) -> FigureResult:
                 f"training data needed for {THRESHOLD:.0%} fall with alpha (inf: more than "
                 f"{runs.sizes[-1]})",
                 listed(runs.needed),
-                _rise_is_finite(runs.needed),
+                _fall_where_reached(runs.needed),
             ),
         ),
         _draw(runs),
         {
             "alphas": list(runs.alphas),
             "sizes": list(runs.sizes),
-            "test": runs.test.tolist(),
-            "train": runs.train.tolist(),
+            "test": np.round(runs.test.astype(float), 5).tolist(),
+            "train": np.round(runs.train.astype(float), 5).tolist(),
             "needed": [float(value) if np.isfinite(value) else None for value in runs.needed],
         },
     )
@@ -169,7 +169,9 @@ def logits(weights: Weights, x: jax.Array) -> jax.Array:
     return x @ weights[-1] / weights[-1].shape[0]
 
 
-def size_needed(sizes: Sequence[int], accuracy: Sequence[float], level: float = THRESHOLD) -> float:
+def size_needed(
+    sizes: Sequence[int], accuracy: np.ndarray | Sequence[float], level: float = THRESHOLD
+) -> float:
     """Where a curve first reaches a level, on a line between logarithms of sizes; infinite if nowhere."""
     reached = np.flatnonzero(np.asarray(accuracy) >= level)
     if len(reached) == 0:
@@ -225,14 +227,11 @@ def _three_alphas(runs: HierarchyRuns) -> tuple[float, ...]:
     return min(runs.alphas), min(runs.alphas, key=lambda a: abs(np.log(a))), max(runs.alphas)
 
 
-def _rise_is_finite(needed: np.ndarray) -> bool:
-    """Sizes fall strictly from where they are finite on, and most of them are."""
+def _fall_where_reached(needed: np.ndarray) -> bool:
+    """Sizes fall from the first alpha that reaches the threshold on, and at least three do."""
     finite = np.isfinite(needed)
-    return (
-        bool(np.all(np.diff(finite.astype(int)) >= 0))
-        and finite.sum() > 2
-        and falls(needed[finite])
-    )
+    late = np.all(np.diff(finite.astype(int)) >= 0)
+    return bool(late and finite.sum() > 2 and falls(needed[finite]))
 
 
 def _draw(runs: HierarchyRuns) -> Any:

@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 from saddlewalk import draw
 from saddlewalk.balance import alpha_of
 from saddlewalk.diagnose import conserved_drift, draw_partition, find_regime
-from saddlewalk.figures.claims import Claim, FigureResult, close, listed
+from saddlewalk.figures.claims import Claim, FigureResult, close, falls, listed
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.flow.together import train_together
 from saddlewalk.precision import in_float64
@@ -397,18 +397,16 @@ def supporting_figure(measured: Portrait, grid: Grid) -> FigureResult:
     mean = {name: values.mean(axis=1)[-1] for name, values in measured.items()}
     balanced = int(np.argmin(np.abs(np.array(grid.deltas))))
     hamming, moved = mean["hamming"], mean["parameters"]
+    switched = [hamming[0, -1], hamming[0, balanced], hamming[0, 0], hamming[-1, balanced]]
     return FigureResult(
         "rich-supporting",
         "activations that switch and parameters that move, over tau and delta",
         (
             Claim(
-                "activations switch upstream and balanced at small scale, not downstream, nor at large "
-                "scale (sum over neurons: delta = 1, 0, -1 at the smallest tau, 0 at the largest)",
-                listed([hamming[0, -1], hamming[0, balanced], hamming[0, 0], hamming[-1, balanced]]),
-                bool(
-                    min(hamming[0, -1], hamming[0, balanced])
-                    > 5 * max(hamming[0, 0], hamming[-1, balanced])
-                ),
+                "activations switch most upstream, then balanced, then downstream, and hardly at large scale "
+                "(sum over neurons: delta = 1, 0, -1 at the smallest tau, 0 at the largest)",
+                listed(switched),
+                falls(switched) and switched[3] < 0.05 * switched[0],
             ),
             Claim(
                 "upstream the parameters move less than balanced, though more activations switch (parameter "
