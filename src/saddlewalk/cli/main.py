@@ -93,6 +93,18 @@ _COMMON = [
         "--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else."
     ),
 ]
+_START_OPTIONS = ("delta", "alpha", "tau")
+_START = [
+    click.option(
+        "--delta",
+        type=float,
+        help="Balance of each unit at the start: > 0 upstream (first layer learns faster), < 0 downstream.",
+    ),
+    click.option("--alpha", type=float, help="Or: last layer times alpha, first layer over alpha."),
+    click.option(
+        "--tau", type=float, help="Overall scale: the norms of a unit's layers multiply to tau^2."
+    ),
+]
 _METHOD = [
     click.option(
         "--method",
@@ -123,7 +135,7 @@ _RUN = [
 
 
 @main.command()
-@_options(_COMMON, _METHOD)
+@_options(_COMMON, _START, _METHOD)
 def predict(**options: Any) -> None:
     """Predict the staircase of SETTING without training."""
     task, units, common = _prepare(options)
@@ -132,7 +144,7 @@ def predict(**options: Any) -> None:
 
 
 @main.command()
-@_options(_COMMON, _RUN)
+@_options(_COMMON, _START, _RUN)
 def train(**options: Any) -> None:
     """Simulate SETTING: gradient flow from a small start, or finite steps."""
     import saddlewalk as sw
@@ -153,7 +165,7 @@ def train(**options: Any) -> None:
 
 
 @main.command()
-@_options(_COMMON, _METHOD, _RUN)
+@_options(_COMMON, _START, _METHOD, _RUN)
 def compare(**options: Any) -> None:
     """Predict SETTING, simulate it, lay one over the other, and say how well they agree."""
     import saddlewalk as sw
@@ -170,15 +182,22 @@ def compare(**options: Any) -> None:
 
 
 @main.command()
-@_options(_COMMON, _RUN)
-def diagnose(**options: Any) -> None:
-    """Simulate SETTING and name its plateaus: duration, loss, effective width, kind of point."""
+@_options(_COMMON, _START, _RUN)
+@click.option("--regime", is_flag=True, help="Lazy or rich, instead of plateaus, and why.")
+def diagnose(regime: bool, **options: Any) -> None:
+    """Simulate SETTING and name its plateaus: duration, loss, effective width, kind of point.
+
+    With --regime: whether learning was lazy, rich or delayed rich, by the tangent kernel, and whether the
+    start was upstream, balanced or downstream, by the conserved quantities.
+    """
     import saddlewalk as sw
 
     task, units, common = _prepare(options)
     path = _simulate(task, units, common)
-    phases = sw.diagnose.find_phases(path, sw.Problem(task, units))
-    _finish(phases, {**phases.to_json(), "setting": common["setting"]}, common)
+    problem = sw.Problem(task, units, adaptive=common["adaptive"])
+    look = sw.diagnose.find_regime if regime else sw.diagnose.find_phases
+    found: Any = look(path, problem)
+    _finish(found, {**found.to_json(), "setting": common["setting"]}, common)
     _exit_if_interrupted(path)
 
 
@@ -245,10 +264,23 @@ def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:
         store.check_folder_free(common["out"], common["force"])
     common["method"] = options.get("method")
     common["run"] = {name: options[name] for name in _RUN_OPTIONS if name in options}
-    taken = {*common, *_RUN_OPTIONS}
+    taken = {*common, *_RUN_OPTIONS, *_START_OPTIONS}
     about_data = {k: v for k, v in options.items() if k not in taken and v is not None}
     task, units, common["task"] = make_problem(common["setting"], about_data)
+    given = {name: options[name] for name in _START_OPTIONS if options[name] is not None}
+    common["start"] = _balanced_start(task, units, common, given) if given else None
+    common["task"] |= given
     return task, units, common
+
+
+def _balanced_start(task: Any, units: Any, common: dict[str, Any], given: dict[str, float]) -> Any:
+    """The start of this scale and seed, with the scale and balance that were asked for."""
+    import saddlewalk as sw
+    from saddlewalk.balance import rescaled
+
+    problem = sw.Problem(task, units, adaptive=common["adaptive"])
+    with sw.float64():
+        return rescaled(problem, problem.initialize(common["scale"], common["seed"]), **given)
 
 
 def _foresee(task: Any, units: Any, common: dict[str, Any]) -> Any:
@@ -256,14 +288,16 @@ def _foresee(task: Any, units: Any, common: dict[str, Any]) -> Any:
 
     limits = {name: common["run"][name] for name in ("max_time",) if name in common["run"]}
     start = common["scale"], common["seed"], common["method"]
-    return sw.predict(task, units, *start, adaptive=common["adaptive"], **limits)
+    return sw.predict(
+        task, units, *start, adaptive=common["adaptive"], start=common["start"], **limits
+    )
 
 
 def _simulate(task: Any, units: Any, common: dict[str, Any]) -> Any:
     import saddlewalk as sw
 
-    rates = {"adaptive": common["adaptive"]}
-    return sw.train(task, units, common["scale"], common["seed"], **rates, **common["run"])
+    how = {"adaptive": common["adaptive"], "start": common["start"], **common["run"]}
+    return sw.train(task, units, common["scale"], common["seed"], **how)
 
 
 def _finish(result: Any, record: dict[str, Any], common: dict[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """Lazy, rich or delayed rich: how far the tangent kernel of a run turned, and when.
 
-A run is **lazy** if the kernel stands still, **rich** if it turns, and **delayed rich** if it turns long
-after learning began: when, at its first speed, the loss would have fallen several times over. Why is said by
-the conserved quantities: upstream, balanced or downstream. All numbers behind the verdict are kept.
+A run is **lazy** if the kernel stands still, **rich** if it turns, and **delayed rich** if it begins to turn
+long after learning began: when, at its first speed, the loss would have fallen several times over. Why is
+said by the conserved quantities: upstream, balanced or downstream. All numbers behind the verdict are kept.
 """
 
 from dataclasses import dataclass
@@ -33,8 +33,10 @@ if TYPE_CHECKING:
 LAZY, RICH, DELAYED = "lazy", "rich", "delayed rich"
 STILL = 0.05
 """Kernel distance below which the kernel counts as standing still."""
-LATE = 5.0
+LATE = 3.0
 """Delay above which richness is a delayed one."""
+_BEGUN = 0.1
+"""Part of its whole way at which the kernel has begun to turn."""
 _MOST_ROWS = 500
 
 
@@ -103,7 +105,7 @@ class Regime:
 
     @property
     def delay(self) -> float:
-        """When the kernel had turned half its way, over the time that learning takes at its first pace."""
+        """When the kernel began to turn, over the time that learning would take at its first pace."""
         return self.data.attrs["delay"]
 
     @property
@@ -172,6 +174,7 @@ class Regime:
                     time, self.data["target_alignment"], "k:", label="kernel-target alignment"
                 )
             axes.set_xlabel("time (learning rate 1)")
+            axes.set_xscale("log")
             axes.set_ylim(0, 1.02)
             axes.set_title(", ".join([self.name, *self.sides.values()]))
             axes.legend(fontsize=8)
@@ -182,7 +185,7 @@ class Regime:
             ["kernel distance S(0, end)", text.number(self.kernel_distance)],
         ]
         if self.name != LAZY:
-            rows.append(["delay of its turn (times the first pace)", text.number(self.delay)])
+            rows.append(["it begins to turn at (times of first learning)", text.number(self.delay)])
         named = {
             "hamming_distance": "activations switched",
             "parameter_distance": "parameter distance",
@@ -215,7 +218,7 @@ def find_regime(path: Trajectory, problem: Problem, x: Any = None, moments: int 
 
     parameters = path.parameters_for(problem)
     watch = Watch(problem, parameters[0], x)
-    rows = spread(len(parameters), moments)
+    rows = _moments(path.data["saved"].values, moments)
     seen = [watch(parameters[k]) for k in rows]
     times = path.data["saved"].values[rows]
     loss = np.interp(times, path.time, path.loss)
@@ -248,10 +251,20 @@ def delay_of(
     distance: Float[np.ndarray, " moments"],
     pace: float,
 ) -> float:
-    """How often the loss would have fallen, at its first `pace`, when the kernel had turned half its way."""
+    """How often the loss would have fallen, at its first `pace`, when the kernel began to turn."""
     fall = float(loss[0] - loss.min())
-    turned = float(time[np.argmax(distance >= 0.5 * distance.max())])
-    return turned * pace / fall if fall > 0 else 0.0
+    begun = float(time[np.argmax(distance >= _BEGUN * distance.max())])
+    return begun * pace / fall if fall > 0 else 0.0
+
+
+def _moments(times: np.ndarray, most: int) -> np.ndarray:
+    """Half of them even among the saved ones, half even in the logarithm of time: the first turn is early."""
+    even = spread(len(times), most // 2 + 1)
+    later = times[times > 0]
+    if not later.size:
+        return even
+    wanted = np.geomspace(later[0], later[-1], most // 2)
+    return np.union1d(even, np.searchsorted(times, wanted).clip(max=len(times) - 1))
 
 
 def _some(problem: Problem, x: Any) -> np.ndarray:

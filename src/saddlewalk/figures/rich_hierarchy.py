@@ -118,8 +118,8 @@ def hierarchy_figure(runs: HierarchyRuns) -> FigureResult:
         {
             "alphas": list(runs.alphas),
             "sizes": list(runs.sizes),
-            "test": np.round(runs.test.astype(float), 5).tolist(),
-            "train": np.round(runs.train.astype(float), 5).tolist(),
+            "test": np.round(runs.test, 5).tolist(),
+            "train": np.round(runs.train, 5).tolist(),
             "needed": [float(value) if np.isfinite(value) else None for value in runs.needed],
         },
     )
@@ -197,7 +197,8 @@ def _train(networks: Weights, train: Any, test: Any, epochs: int) -> tuple[np.nd
         _loss, networks, train, optimizer, checkpoints=[steps], batch_size=batch, seed=samples
     )
     _, trained = next(run)
-    return np.asarray(_accuracy(trained, *train)), np.asarray(_accuracy(trained, *test))
+    on_train, on_test = (np.asarray(_accuracy(trained, *data), float) for data in (train, test))
+    return on_train, on_test
 
 
 def _loss(weights: Weights, data: Any) -> jax.Array:

@@ -31,7 +31,7 @@ def figure_2() -> FigureResult:
     times = np.linspace(0, END, 2001)
     paths = [neuron.at(times) for neuron in neurons]
     errors = [_error_of(neuron) for neuron in neurons]
-    kept = [np.ptp(path.a**2 - np.sum(path.w**2, axis=1)) for path in paths]
+    kept = [float(np.ptp(path.a**2 - np.sum(path.w**2, axis=1))) for path in paths]
     ends = [float(np.linalg.norm(path.beta[-1] - TARGET)) for path in paths]
     with draw.styled():
         figure, axes = _spaces(3)

@@ -281,7 +281,8 @@ def portrait(grid: Grid = REDUCED) -> Portrait:
     ]
     shape = (len(draws), len(grid.taus), len(grid.deltas))
     return {
-        name: np.stack([np.asarray(one[name]).reshape(shape) for one in seen]) for name in MEASURES
+        name: np.stack([np.asarray(one[name], dtype=float).reshape(shape) for one in seen])
+        for name in MEASURES
     }
 
 

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 
 from saddlewalk.errors import InputError
 
-Data = tuple[Float[np.ndarray, "n inputs"], Int[np.ndarray, " n"]]
+Data = tuple[Float[np.ndarray, "_ inputs"], Int[np.ndarray, " _"]]
 """One-hot inputs in float32 and the classes."""
 _MOST = 2**62
 """Data are numbered with 64-bit integers."""
@@ -29,7 +29,7 @@ class RandomHierarchy:
     """
 
     vocabulary: int
-    rules: tuple[Int[np.ndarray, "symbols m s"], ...]
+    rules: tuple[Int[np.ndarray, "_ m s"], ...]
 
     @property
     def classes(self) -> int:

@@ -1,0 +1,146 @@
+"""The figures of Get Rich Quick, in small where they are long."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import saddlewalk as sw
+from saddlewalk.figures import reproduce, rich_neuron, rich_portrait, two_sizes
+from saddlewalk.flow.together import train_together
+
+
+@pytest.mark.parametrize("number", [2, 3, 4, 7, 8])
+def test_single_neuron(number, failing_claims):
+    assert failing_claims(getattr(rich_neuron, f"figure_{number}")()) == []
+
+
+@pytest.mark.slow
+def test_figure_1a(failing_claims):
+    assert failing_claims(rich_portrait.figure_1a()) == []
+
+
+@pytest.mark.slow
+def test_partition(failing_claims):
+    assert failing_claims(rich_portrait.figure_partition()) == []
+
+
+@pytest.mark.slow
+def test_phase_portrait(failing_claims):
+    """Both figures of the reduced grid; the numbers of the paper's own notebooks within a quarter."""
+    assert failing_claims(rich_portrait.figure_1b()) == []
+    assert failing_claims(rich_portrait.figure_supporting()) == []
+
+
+def test_student_starts_as_the_paper_says():
+    given = rich_portrait.drawn(3, 5, 20)
+    theta = given.start(0.3, 0.4)
+    w, a = theta[:, :-1], theta[:, -1]
+    np.testing.assert_allclose(np.abs(a) * np.linalg.norm(w, axis=1), 0.09, rtol=1e-12)
+    np.testing.assert_allclose(a**2 - np.sum(w**2, axis=1), 0.4, rtol=1e-12)
+    with sw.float64():
+        assert np.abs(rich_portrait.respond(jnp.asarray(theta), jnp.asarray(given.x))).max() < 1e-15
+
+
+def test_portrait_measures_what_it_says():
+    """A tiny grid, its networks trained and measured once more by other means."""
+    grid = rich_portrait.Grid(
+        (0.3, 1.0), (-0.5, 0.5), (7, 8), (5, 40), dim=4, samples=15, tested=30
+    )
+    found = rich_portrait.portrait(grid)
+    assert found["test"].shape == (2, 2, 2, 2)
+    given = rich_portrait.drawn(8, 4, 15)
+    task = sw.tasks.from_arrays(given.x, given.y)
+    start = given.start(0.3, 0.5)
+    units = sw.units.Dense(50, "relu")
+    # the paper's loss is twice ours, so is its learning rate
+    path = sw.train(
+        task, units, 1.0, start=start, solver="descent", max_steps=40, convergence=0.0, progress=False,
+        learning_rate=2 * rich_portrait.RATE / 0.3**2,
+    )  # fmt: skip
+    problem, last = sw.Problem(task, units), path.parameters[-1]
+    watch = sw.diagnose.Watch(problem, start)(last)
+    here = {name: values[1, 1, 0, 1] for name, values in found.items()}
+    assert here["train"] == pytest.approx(2 * path.loss[-1], rel=1e-9)
+    assert here["kernel"] == pytest.approx(watch["kernel_distance"], rel=1e-8)
+    assert here["hamming"] == pytest.approx(50 * watch["hamming_distance"], rel=1e-6)
+    assert here["parameters"] == pytest.approx(watch["parameter_distance"], rel=1e-9)
+    x = rich_portrait.on_sphere(np.random.default_rng(201), 30, 4)
+    answers = np.maximum(x @ last[:, :-1].T, 0) @ last[:, -1]
+    assert here["test"] == pytest.approx(np.mean((answers - given.answer(x)) ** 2), rel=1e-9)
+
+
+def test_two_sizes():
+    assert {"rich-1b", "rich-5a", "rich-5b", "rich-5c", "rich-5d", "rich-supporting"} == set(
+        two_sizes()
+    )
+    with pytest.raises(sw.InputError, match="has one size"):
+        reproduce("rich-3", full=True)
+    paper = rich_portrait.Grid()
+    assert len(paper.cells) * len(paper.seeds) == 4624
+    assert dataclasses.replace(paper, steps=(1,)).taus[-1] == pytest.approx(1.995, abs=1e-3)
+
+
+# --- many networks at once ------------------------------------------------------------------------------
+
+
+def squared(weights, data):
+    return jnp.mean((data[0] @ weights - data[1]) ** 2)
+
+
+def test_together_is_one_by_one():
+    """All seeds and cells at once end where each ends alone, with momentum and rates of their own."""
+    rng = np.random.default_rng(0)
+    x, start = rng.normal(size=(2, 12, 3)), rng.normal(size=(2, 3, 3))
+    y = rng.normal(size=(2, 12))
+    rates, optimizer = [0.5, 1.0, 2.0], optax.sgd(0.01, 0.9)
+    with sw.float64():
+        data = jnp.asarray(x), jnp.asarray(y)
+        steps = dict(
+            train_together(
+                squared, jnp.asarray(start), data, optimizer, checkpoints=[0, 3, 10], rates=rates
+            )
+        )
+        np.testing.assert_array_equal(steps[0], start)
+        for s in range(2):
+            for c in range(3):
+                weights, memory = jnp.asarray(start[s, c]), optimizer.init(jnp.asarray(start[s, c]))
+                for _ in range(10):
+                    gradient = jax.grad(squared)(weights, (data[0][s], data[1][s]))
+                    updates, memory = optimizer.update(gradient, memory)
+                    weights = weights + rates[c] * updates
+                np.testing.assert_allclose(steps[10][s, c], weights, rtol=1e-10)
+
+
+def test_epochs_are_shuffled_and_complete():
+    """Batches of a seed hold every sample once an epoch; cells of a seed see the same ones."""
+    n, seen = 12, []
+
+    def remember(weights, data):
+        return jnp.sum(weights) * jnp.sum(data)
+
+    data = jnp.asarray(np.stack([2.0 ** np.arange(n), 2.0 ** np.arange(n)]))
+    steps = dict(
+        train_together(
+            remember, jnp.zeros((2, 2, 1)), data, optax.sgd(1.0), checkpoints=range(7), batch_size=4
+        )
+    )
+    for k in range(1, 7):
+        batch = -(np.asarray(steps[k]) - np.asarray(steps[k - 1]))[..., 0]
+        assert batch[0, 0] == batch[0, 1]
+        seen.append(batch[:, 0])
+    first, second = np.sum(seen[:3], axis=0), np.sum(seen[3:], axis=0)
+    np.testing.assert_array_equal(first, 2.0**n - 1)
+    np.testing.assert_array_equal(second, 2.0**n - 1)
+    assert (np.array(seen)[:, 0] != np.array(seen)[:, 1]).any()
+
+
+def test_together_refuses():
+    data, networks = jnp.ones((1, 4, 2)), jnp.ones((1, 1, 2))
+    with pytest.raises(sw.InputError, match="cannot be drawn"):
+        next(train_together(squared, networks, data, optax.sgd(1.0), checkpoints=[1], batch_size=9))
+    with pytest.raises(sw.InputError, match="Checkpoints"):
+        next(train_together(squared, networks, data, optax.sgd(1.0), checkpoints=[]))
