@@ -407,7 +407,7 @@ def supporting_figure(measured: Portrait, grid: Grid) -> FigureResult:
                 "activations switch most upstream, then balanced, then downstream, and hardly at large scale "
                 "(sum over neurons: delta = 1, 0, -1 at the smallest tau, 0 at the largest)",
                 listed(switched),
-                falls(switched) and switched[3] < 0.05 * switched[0],
+                falls(switched) and bool(switched[3] < 0.05 * switched[0]),
             ),
             Claim(
                 "upstream the parameters move less than balanced, though more activations switch (parameter "
