@@ -30,6 +30,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/predict.py
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/saddles.py
+	$(BIN)/python benchmarks/regimes.py
 
 ci: lint test    ## what must pass before a change lands
 
@@ -41,8 +42,8 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
-$(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet --editable '.[test]'
+$(VENV)/.test: $(VENV)/.run constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[test,torch]' --constraint constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test

@@ -161,8 +161,10 @@ def cells_per_second(seeds, taus, deltas, steps):
     def by_train(cell):
         s, c = divmod(cell, len(grid.cells))
         task = sw.tasks.from_arrays(draws[s].x, draws[s].y)
-        return sw.train(task, sw.units.Dense(50, "relu"), 1.0, start=np.asarray(start[s, c]), progress=False,
-                        solver="descent", learning_rate=2 * rates[c], max_steps=steps, convergence=0.0).loss  # fmt: skip
+        return sw.train(
+            task, sw.units.Dense(50, "relu"), 1.0, start=np.asarray(start[s, c]), progress=False,
+            solver="descent", learning_rate=2 * rates[c], max_steps=steps, convergence=0.0,
+        ).loss  # fmt: skip
 
     run(start, data, rates)
     one(0)
@@ -251,13 +253,13 @@ def main():
 
 REPORT = """# What regimes cost
 
-**The tangent kernel** of networks with about a million parameters at 1,000 samples, float64. `reserved_MB` is
+**The tangent kernel** of networks with 1e5 and 1e6 parameters at 1,000 samples, float64. `reserved_MB` is
 what the compiled program holds, its result included; `process_grew_MB` what the process was seen to grow by.
 
 {}
 
-**Cells of the phase portrait** (Fig 1b: 50 neurons, 100 inputs, 1,000 samples, full-batch steps, float64): all
-in one compiled program, one after another in a compiled program for one, and by calls of `train`.
+**Cells of the phase portrait** (Fig 1b: 50 neurons, 100 inputs, 1,000 samples, full batches, float64): all
+in one compiled program, one by one in a compiled program, and by calls of `train`.
 
 {}
 

@@ -284,3 +284,41 @@ def test_diagnose_names_the_plateaus(run, tmp_path):
     assert [phase["widths"]["units"] for phase in record["phases"]] == [0, 1, 2]
     assert [phase["kind"] for phase in record["phases"]] == ["strict saddle"] * 2 + ["minimum"]
     assert (out / "figure.png").stat().st_size > 10_000
+
+
+def test_diagnose_names_the_regime(run, tmp_path):
+    data, out = tmp_path / "two.npz", tmp_path / "out"
+    np.savez(data, X=[[1, 0.5], [-1, 2], [0.3, -1]], y=[1.0, -1.0, 0.5])
+    options = [
+        "--data",
+        str(data),
+        "--width",
+        "10",
+        "--max-time",
+        "30",
+        "--tau",
+        "0.1",
+        "--delta",
+        "1",
+    ]
+    done = run("diagnose", "relu", "--regime", *options, "--json", "--out", str(out))
+    record = json.loads(done.stdout)
+    assert record["regime"] in ("lazy", "rich", "delayed rich")
+    assert record["layers"]["units"]["side"] == "upstream"
+    assert record["layers"]["units"]["deltas"] == pytest.approx([1.0] * 10)
+    assert json.loads((out / "config.json").read_text())["configuration"]["delta"] == 1.0
+    assert (out / "figure.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "relu", "--delta", "1", "--alpha", "2"], "give one"),
+        (["train", "two-layer", "--activation", "tanh", "--alpha", "2"], "not homogeneous"),
+        (["reproduce", "rich-3", "--full"], "has one size"),
+    ],
+)
+def test_what_has_no_meaning_is_refused(run, arguments, words):
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert words in done.output

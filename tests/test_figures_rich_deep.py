@@ -389,4 +389,4 @@ def test_figure_5d_asks_for_the_paper_s_settings(monkeypatch):
 
     monkeypatch.setattr(rich_grokking, "grok", record)
     assert rich_grokking.figure_5d().name == rich_grokking.figure_5d(full=True).name == "rich-5d"
-    assert asked == [rich_grokking.SMALL, {}]
+    assert asked == [rich_grokking.SMALL, {"weight_decay": 0.1}, {}]

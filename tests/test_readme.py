@@ -5,6 +5,7 @@ from pathlib import Path
 
 README = Path(__file__).parent.parent / "README.md"
 SADDLES = README.parent / "docs" / "saddles.md"
+REGIMES = README.parent / "docs" / "regimes.md"
 
 
 def test_python_blocks_run(tmp_path, monkeypatch, capsys):
@@ -24,9 +25,17 @@ def test_python_blocks_of_the_page_on_saddles(capsys):
     assert "2 of 50 units" in capsys.readouterr().out
 
 
+def test_python_blocks_of_the_page_on_regimes(capsys):
+    (block,) = re.findall(r"```python\n(.*?)```", REGIMES.read_text(), flags=re.DOTALL)
+    exec(compile(block, "regimes.md", "exec"), {})
+    out = capsys.readouterr().out
+    assert "downstream" in out
+    assert "upstream" in out
+
+
 def test_commands_of_the_readme_exist():
     from saddlewalk.cli import main
 
-    pages = README.read_text() + SADDLES.read_text()
+    pages = README.read_text() + SADDLES.read_text() + REGIMES.read_text()
     for command in re.findall(r"^saddlewalk (\w+)", pages, flags=re.MULTILINE):
         assert command in main.commands

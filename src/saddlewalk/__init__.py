@@ -14,6 +14,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from saddlewalk import balance as balance
     from saddlewalk import diagnose as diagnose
     from saddlewalk import tasks as tasks
     from saddlewalk import theory as theory
@@ -39,7 +40,7 @@ _HOME = {
     "predict": "theory",
     "train": "flow",
 }
-_PARTS = ("diagnose", "tasks", "theory", "units")
+_PARTS = ("balance", "diagnose", "tasks", "theory", "units")
 
 __all__ = sorted([*_HOME, *_PARTS])
 
