@@ -1,0 +1,305 @@
+"""Recursive Feature Machines as scikit-learn estimators.
+
+    from saddlewalk.features import RFMClassifier
+
+    model = make_pipeline(StandardScaler(), RFMClassifier(update="fact")).fit(X, y)
+    model[-1].feature_matrix_
+
+Each iteration is judged on a held-out part of the data; the metric of the best one is kept and the machine is
+fitted anew with it on all data.
+"""
+
+import warnings
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from saddlewalk.errors import InputError
+from saddlewalk.features.kernels import AbstractKernel, kernel_named
+from saddlewalk.features.rfm import Machine, Recursion
+
+_MEDIAN_SAMPLES = 1000
+_FEWEST_HELD_OUT = 4
+"""With fewer samples to judge by, all iterations are made and the last is taken."""
+_NO_WORSE = 1e-12
+
+
+class _RecursiveFeatureMachine(BaseEstimator):
+    """What classifier and regressor share: everything but the coding of targets.
+
+    As scikit-learn asks, settings are taken as they come and checked in `fit`.
+    """
+
+    def __init__(
+        self,
+        update: Any = "agop",
+        kernel: Any = "laplace",
+        bandwidth: Any = "median",
+        ridge: Any = 1e-3,
+        iterations: Any = 5,
+        diagonal: Any = False,
+        power: Any = 0.5,
+        exponent: Any = 1.0,
+        degree: Any = 2,
+        constant: Any = 0.0,
+        validation_fraction: Any = 0.2,
+        patience: Any = None,
+        dtype: Any = "float64",
+        device: Any = "cpu",
+        random_state: Any = None,
+    ):
+        self.update = update
+        self.kernel = kernel
+        self.bandwidth = bandwidth
+        self.ridge = ridge
+        self.iterations = iterations
+        self.diagonal = diagonal
+        self.power = power
+        self.exponent = exponent
+        self.degree = degree
+        self.constant = constant
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.dtype = dtype
+        self.device = device
+        self.random_state = random_state
+
+    def _fit(self, x: np.ndarray, targets: np.ndarray, labels: np.ndarray | None) -> None:
+        """Find the metric, then fit the machine with it; `targets` are `(n, c)`."""
+        self._check_settings()
+        xp = _array_module(self.device)
+        self.intercept_ = targets.mean(axis=0)
+        self.kernel_ = self._kernel(x)
+        recursion = Recursion(self.kernel_, self.ridge, self.update, self.power, xp)
+        with _precision(xp, self.dtype):
+            inputs, centred, metric = (
+                xp.asarray(values, dtype=self.dtype)
+                for values in (x, targets - self.intercept_, np.ones(x.shape[1]))
+            )
+            metric = metric if self.diagonal else xp.diag(metric)
+            if self.update is not None and self.iterations > 0:
+                metric = self._search(recursion, inputs, centred, metric, labels)
+            else:
+                self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
+            machine = recursion.fit(inputs, centred, metric)
+        if machine is None:
+            raise InputError(
+                "The kernel matrix cannot be factored, even with a larger diagonal. Raise the ridge."
+            )
+        if machine.jitter > 0:
+            warnings.warn(
+                f"The kernel matrix is singular in {self.dtype}: {machine.jitter:g} of its diagonal was "
+                "added. Raise the ridge, or drop duplicate rows.",
+                ConvergenceWarning,
+                stacklevel=3,
+            )
+        on_host = (
+            np.asarray(values) for values in (machine.metric, machine.centers, machine.alpha)
+        )
+        metric, centers, self.dual_coef_ = on_host
+        self.machine_ = Machine(machine.kernel, metric, centers, self.dual_coef_, machine.jitter)
+
+    def _search(
+        self, recursion: Recursion, x: Any, y: Any, metric: Any, labels: np.ndarray | None
+    ) -> Any:
+        """The metric of the iteration with the smallest error on held-out samples."""
+        xp = recursion.xp
+        rows, held_out = self._split(len(x), labels)
+        scores: list[float] = []
+        best, best_metric = np.inf, metric
+        self.n_iter_ = 0
+        for step, machine in enumerate(recursion.machines(x[rows], y[rows], metric)):
+            judged = held_out if len(held_out) else rows
+            error = float(xp.mean((machine.predict(xp, x[judged]) - y[judged]) ** 2))
+            if not np.isfinite(error):
+                break
+            scores.append(error)
+            if error < best * (1 - _NO_WORSE) or not len(held_out):
+                best, best_metric, self.n_iter_ = error, machine.metric, step
+            if step == self.iterations or (
+                self.patience is not None and step - self.n_iter_ >= self.patience
+            ):
+                break
+        else:
+            warnings.warn(
+                f"The features diverged after {len(scores)} machines; the best iterate is kept.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        self.validation_scores_ = np.array(scores)
+        return best_metric
+
+    def _split(self, n: int, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        everything = np.arange(n)
+        if self.validation_fraction is None or n * self.validation_fraction < _FEWEST_HELD_OUT:
+            return everything, everything[:0]
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        strata = labels
+        if labels is not None:
+            counts = np.unique(labels, return_counts=True)[1]
+            if counts.min() < 2 or int(self.validation_fraction * n) < len(counts):
+                strata = None
+        rows, held_out = train_test_split(
+            everything, test_size=self.validation_fraction, random_state=seed, stratify=strata
+        )
+        return np.sort(rows), np.sort(held_out)
+
+    def _outputs(self, X: Any) -> np.ndarray:
+        check_is_fitted(self)
+        x = validate_data(self, X, reset=False, dtype=np.float64)
+        machine = self.machine_
+        return np.asarray(machine.predict(np, x.astype(machine.alpha.dtype))) + self.intercept_
+
+    def _kernel(self, x: np.ndarray) -> AbstractKernel:
+        length = self.bandwidth
+        if isinstance(length, str):
+            if length != "median":
+                raise InputError(f"The bandwidth must be a number or 'median'; got '{length}'.")
+            length = self._median(x)
+        return kernel_named(self.kernel, float(length), self.exponent, self.degree, self.constant)
+
+    def _median(self, x: np.ndarray) -> float:
+        """Median distance of some samples; for inner-product kernels the median norm."""
+        rng = np.random.default_rng(0)
+        some = x[rng.choice(len(x), min(len(x), _MEDIAN_SAMPLES), replace=False)]
+        if self.kernel in ("polynomial", "exponential"):
+            typical = float(np.median(np.linalg.norm(some, axis=1)))
+        else:
+            apart = euclidean_distances(some)[np.triu_indices(len(some), 1)]
+            typical = float(np.median(apart)) if apart.size else 1.0
+        return typical if typical > 0 else 1.0
+
+    def _check_settings(self) -> None:
+        if not self.ridge >= 0:
+            raise InputError(f"The ridge must not be negative; got {self.ridge}.")
+        if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
+            raise InputError(f"iterations must be a whole number from 0 on; got {self.iterations}.")
+        if self.dtype not in ("float32", "float64"):
+            raise InputError(f"dtype must be 'float32' or 'float64'; got {self.dtype!r}.")
+        if self.validation_fraction is not None and not 0 < self.validation_fraction < 1:
+            raise InputError(
+                f"validation_fraction must lie between 0 and 1, or be None; got {self.validation_fraction}."
+            )
+
+    @property
+    def feature_matrix_(self) -> np.ndarray:
+        """The metric M `(d, d)`, of trace d: which directions of the input matter."""
+        check_is_fitted(self)
+        metric = self.machine_.metric
+        return np.diag(metric) if metric.ndim == 1 else metric
+
+    @property
+    def feature_importances_(self) -> np.ndarray:
+        """The diagonal of M, as parts of its trace."""
+        diagonal = np.diag(self.feature_matrix_)
+        return diagonal / diagonal.sum()
+
+
+class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
+    """Kernel ridge regression with a metric that is learned from its own features.
+
+    Parameters
+    ----------
+    update : "agop" (NFA-RFM), "fact", "fact-geometric" (FACT-RFM without and with averaging), or `None` for
+        plain kernel ridge regression.
+    kernel : "laplace", "gaussian", "generalized-laplace" (with `exponent`), "polynomial" (with `degree` and
+        `constant`) or "exponential".
+    bandwidth : length scale of the kernel; "median" takes the median distance of the data.
+    ridge : lambda; n lambda is added to the diagonal of the kernel matrix.
+    iterations : most feature updates.
+    diagonal : learn a scale for each input instead of a full matrix.
+    power : exponent of the AGOP.
+    validation_fraction : part of the data by which the iteration is chosen; `None` takes the last.
+    patience : stop when so many updates brought nothing better; `None` makes all of them.
+    dtype : "float64" or "float32".
+    device : "cpu" (NumPy and LAPACK) or "gpu" (JAX).
+    random_state : seed of the split.
+
+    Attributes
+    ----------
+    feature_matrix_, feature_importances_ : the learned metric, of trace d, and its diagonal.
+    n_iter_ : the update that was kept; validation_scores_ : mean squared error after each.
+    dual_coef_ : coefficients of the machine.
+    """
+
+    def fit(self, X: Any, y: Any) -> "RFMRegressor":
+        """Learn the metric and the machine."""
+        x, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
+        self._one_output = y.ndim == 1
+        self._fit(x, np.asarray(y, dtype=float).reshape(len(y), -1), None)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Outputs, in the shape of the targets."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if self._one_output else outputs
+
+
+class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
+    """Classification by regression on the classes, with a learned metric.
+
+    Two classes are one output of -1 and 1, more are one output each. The parameters are those of
+    `RFMRegressor`.
+    """
+
+    def fit(self, X: Any, y: Any) -> "RFMClassifier":
+        """Learn the metric and the machine."""
+        x, y = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError("Classification needs at least two classes; there is 1 class.")
+        two = len(self.classes_) == 2
+        self._fit(
+            x, 2.0 * codes[:, None] - 1.0 if two else np.eye(len(self.classes_))[codes], codes
+        )
+        return self
+
+    def decision_function(self, X: Any) -> np.ndarray:
+        """One number a sample for two classes (positive: the second), else one a class."""
+        outputs = self._outputs(X)
+        return outputs[:, 0] if len(self.classes_) == 2 else outputs
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """The outputs as probabilities: clipped to [0, 1] and normalised."""
+        outputs = self._outputs(X)
+        if len(self.classes_) == 2:
+            outputs = np.column_stack([1 - outputs[:, 0], 1 + outputs[:, 0]]) / 2
+        clipped = np.clip(outputs, 1e-6, 1.0)
+        return clipped / clipped.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """The most likely class."""
+        outputs = self._outputs(X)
+        if len(self.classes_) == 2:
+            return self.classes_[(outputs[:, 0] > 0).astype(int)]
+        return self.classes_[np.argmax(outputs, axis=1)]
+
+
+def _array_module(device: str) -> ModuleType:
+    if device == "cpu":
+        return np
+    if device != "gpu":
+        raise InputError(f"device must be 'cpu' or 'gpu'; got {device!r}.")
+    import jax.numpy as jnp
+
+    return jnp
+
+
+def _precision(xp: ModuleType, dtype: str) -> Any:
+    """JAX computes in float64 inside the package's own context alone."""
+    import contextlib
+
+    if xp is np or dtype == "float32":
+        return contextlib.nullcontext()
+    from saddlewalk.precision import float64
+
+    return float64()

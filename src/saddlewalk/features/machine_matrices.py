@@ -1,0 +1,74 @@
+r"""AGOP and FACT of a kernel machine :math:`f(x) = K(x, X)\,\alpha`, as matrix products (appendix F).
+
+With :math:`S` the kernel's derivatives, :math:`A = \alpha\alpha^\top` and :math:`B = S \circ A`:
+
+==============  ================================================  ===========================================
+                FACT (Lemma F.1)                                  AGOP
+==============  ================================================  ===========================================
+inner product   :math:`M X^\top B X`                              :math:`\frac1n \sum_c G_c^\top G_c`
+radial          :math:`-M X^\top (\mathrm{diag}(B 1) - B) X`      with :math:`G_c` the gradients of output c
+==============  ================================================  ===========================================
+
+and :math:`G_c = (S\,\mathrm{diag}(\alpha_c) - \mathrm{diag}(S\alpha_c))\, X M`, without the second term for
+inner products. Time is O(n^2 d), and each is a sum over rows of S: no tensor with a third index, and no need
+to hold S whole.
+"""
+
+from types import ModuleType
+from typing import Any
+
+from saddlewalk.features.kernels import AbstractKernel
+
+Matrix = Any
+
+
+def fact_rows(
+    xp: ModuleType,
+    kernel: AbstractKernel,
+    x: Matrix,
+    alpha: Matrix,
+    slope: Matrix,
+    metric: Matrix,
+    rows: slice = slice(None),
+) -> Matrix:
+    """The part of FACT that some rows of S `(rows, n)` give; its diagonal if the metric is one."""
+    weights = slope * (alpha[rows] @ alpha.T)
+    middle = weights @ x
+    if kernel.radial:
+        middle = middle - xp.sum(weights, axis=1)[:, None] * x[rows]
+    if metric.ndim == 1:
+        return metric * xp.sum(x[rows] * middle, axis=0)
+    # S is symmetric, so the transpose of a sum over rows is one over columns
+    return metric @ (middle.T @ x[rows])
+
+
+def agop_rows(
+    xp: ModuleType,
+    kernel: AbstractKernel,
+    x: Matrix,
+    alpha: Matrix,
+    slope: Matrix,
+    metric: Matrix,
+    rows: slice = slice(None),
+) -> Matrix:
+    """The sum of gradient outer products at some samples, over all outputs: n times their part of AGOP."""
+    total: Any = 0.0
+    for k in range(alpha.shape[1]):
+        gradient = gradients(kernel, x, alpha[:, k], slope, metric, rows)
+        total = total + (xp.sum(gradient**2, axis=0) if metric.ndim == 1 else gradient.T @ gradient)
+    return total
+
+
+def gradients(
+    kernel: AbstractKernel,
+    x: Matrix,
+    alpha: Matrix,
+    slope: Matrix,
+    metric: Matrix,
+    rows: slice = slice(None),
+) -> Matrix:
+    """Gradient of one output with respect to the input, at some samples, `(rows, d)`."""
+    pulled = slope @ (alpha[:, None] * x)
+    if kernel.radial:
+        pulled = pulled - (slope @ alpha)[:, None] * x[rows]
+    return pulled * metric if metric.ndim == 1 else pulled @ metric

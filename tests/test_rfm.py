@@ -1,0 +1,261 @@
+"""Recursive Feature Machines: matrices against autodiff, scikit-learn's checks, tasks that need features."""
+
+import pickle
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_digits, load_wine
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import saddlewalk as sw
+from saddlewalk.features import RFMClassifier, RFMRegressor
+from saddlewalk.features.kernels import KERNELS, kernel_named
+from saddlewalk.features.machine_matrices import agop_rows, fact_rows
+from saddlewalk.features.rfm import Recursion, matrix_power
+
+RNG = np.random.default_rng(0)
+X, ALPHA = RNG.normal(size=(9, 3)), RNG.normal(size=(9, 2))
+ROOT = RNG.normal(size=(3, 3))
+METRICS = {"full": ROOT.T @ ROOT, "diagonal": np.array([0.5, 2.0, 1.0])}
+
+
+def by_hand(name, metric):
+    """The kernel as a function of two points, written anew."""
+    M, L = jnp.diag(metric) if metric.ndim == 1 else jnp.asarray(metric), 1.3
+    square = lambda a, b: (a - b) @ M @ (a - b)  # noqa: E731
+    return {
+        "laplace": lambda a, b: jnp.exp(-jnp.sqrt(square(a, b)) / L),
+        "gaussian": lambda a, b: jnp.exp(-square(a, b) / (2 * L**2)),
+        "generalized-laplace": lambda a, b: jnp.exp(-((jnp.sqrt(square(a, b)) / L) ** 1.4)),
+        "polynomial": lambda a, b: (a @ M @ b / L**2 + 0.5) ** 3,
+        "exponential": lambda a, b: jnp.exp(a @ M @ b / L**2),
+    }[name]
+
+
+@pytest.mark.parametrize("shape", METRICS)
+@pytest.mark.parametrize("name", KERNELS)
+def test_matrices_against_autodiff(name, shape):
+    """Definitions of AGOP and of FACT (Lemma F.1) with gradients by JAX, sample by sample."""
+    metric, kernel = METRICS[shape], kernel_named(name, 1.3, 1.4, 3, 0.5)
+    with sw.float64():
+        function = by_hand(name, metric)
+        values = jax.vmap(jax.vmap(function, (None, 0)), (0, None))(jnp.asarray(X), jnp.asarray(X))
+        slopes = np.array(
+            jax.vmap(jax.vmap(jax.grad(function), (None, 0)), (0, None))(
+                jnp.asarray(X), jnp.asarray(X)
+            )
+        )
+    if kernel.radial:
+        slopes[np.arange(9), np.arange(9)] = 0.0  # the kink of x - x
+    geometry = Recursion(kernel, 0.0, None)._among(X, metric, slice(0, 9))
+    K = kernel.value(np, geometry)
+    np.testing.assert_allclose(K, values, rtol=1e-10, atol=1e-12)
+    fact = sum(
+        np.outer(slopes[i, j], X[i]) * (ALPHA[j] @ ALPHA[i]) for i in range(9) for j in range(9)
+    )
+    gradients = np.einsum("ijd,jc->icd", slopes, ALPHA)
+    agop = np.einsum("icd,ice->de", gradients, gradients)
+    if metric.ndim == 1:
+        fact, agop = np.diag(fact), np.diag(agop)
+    S = kernel.slope(np, geometry, K)
+    np.testing.assert_allclose(
+        fact_rows(np, kernel, X, ALPHA, S, metric), fact, rtol=1e-9, atol=1e-10
+    )
+    np.testing.assert_allclose(
+        agop_rows(np, kernel, X, ALPHA, S, metric), agop, rtol=1e-9, atol=1e-10
+    )
+    # and as a sum over blocks of rows
+    parts = (slice(0, 4), slice(4, 9))
+    for rows_of, whole in ((fact_rows, fact), (agop_rows, agop)):
+        total = sum(rows_of(np, kernel, X, ALPHA, S[rows], metric, rows) for rows in parts)
+        np.testing.assert_allclose(total, whole, rtol=1e-9, atol=1e-10)
+
+
+def test_proposition_5_1():
+    """Inner-product kernels: FACT M and AGOP differ in tau and k' alone; FACT M is semidefinite."""
+    M, kernel = METRICS["full"], kernel_named("exponential", 1.3)
+    t = X @ M @ X.T
+    slope = np.exp(t / 1.69) / 1.69
+    tau = slope.T @ slope / 9
+    A = ALPHA @ ALPHA.T
+    S = kernel.slope(np, t, kernel.value(np, t))
+    fact, agop = (f(np, kernel, X, ALPHA, S, M) for f in (fact_rows, agop_rows))
+    np.testing.assert_allclose(fact @ M, M @ X.T @ (slope * A) @ X @ M, rtol=1e-9)
+    np.testing.assert_allclose(agop / 9, M @ X.T @ (tau * A) @ X @ M, rtol=1e-9)
+    assert np.linalg.eigvalsh((fact @ M + M @ fact.T) / 2).min() > -1e-10
+
+
+def test_fact_is_the_gradient_of_an_objective():
+    """FACT = -M dJ/dM for J = y (K_M + n lambda)^-1 y: what the update makes stationary."""
+    y, ridge = RNG.normal(size=(9, 1)), 0.02
+    kernel, M = kernel_named("gaussian", 1.3), METRICS["full"]
+    machine = Recursion(kernel, ridge, "fact").fit(X, y, M)
+    geometry = kernel.geometry(np, X, X, M)
+    S = kernel.slope(np, geometry, kernel.value(np, geometry))
+    fact = fact_rows(np, kernel, X, machine.alpha, S, M)
+    with sw.float64():
+
+        def objective(metric):
+            delta = jnp.asarray(X)[:, None] - jnp.asarray(X)[None]
+            K = jnp.exp(-jnp.einsum("ijd,de,ije->ij", delta, metric, delta) / (2 * 1.69))
+            return jnp.sum(y * jnp.linalg.solve(K + 9 * ridge * jnp.eye(9), y))
+
+        slope = np.asarray(jax.grad(objective)(jnp.asarray(M)))
+    np.testing.assert_allclose(fact, -M @ (slope + slope.T) / 2, rtol=1e-8)
+
+
+def test_without_updates_it_is_kernel_ridge():
+    y = RNG.normal(size=9)
+    ours = RFMRegressor(update=None, kernel="gaussian", bandwidth=1.3, ridge=0.01).fit(X, y)
+    peer = KernelRidge(alpha=0.09, kernel="rbf", gamma=1 / (2 * 1.69)).fit(X, y - y.mean())
+    new = RNG.normal(size=(5, 3))
+    np.testing.assert_allclose(ours.predict(new), peer.predict(new) + y.mean(), rtol=1e-8)
+
+
+def test_matrix_power():
+    M = METRICS["full"]
+    root = matrix_power(np, M, 0.5)
+    np.testing.assert_allclose(root @ root, M, rtol=1e-10)
+    np.testing.assert_allclose(matrix_power(np, np.array([4.0, -1e-9]), 0.5), [2.0, 0.0])
+
+
+@parametrize_with_checks(
+    [RFMRegressor(), RFMClassifier(), RFMClassifier(update="fact", diagonal=True)],
+)
+def test_scikit_learn_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+# --- tasks ------------------------------------------------------------------------------------------------
+
+
+def parity(k, n, seed=0, d=50):
+    rng = np.random.default_rng(seed)
+    x = rng.choice([-1, 1], size=(n + 1000, d)) / np.sqrt(d)
+    support = np.sort(rng.choice(d, k, replace=False))
+    y = np.where(np.prod(x[:, support], axis=1) > 0, "even", "odd")
+    return x[:n], y[:n], x[n:], y[n:], support
+
+
+@pytest.mark.parametrize("update", ["agop", "fact", "fact-geometric"])
+def test_sparse_parity(update):
+    """k = 3 of 50 inputs, n = 5,000: kernel ridge guesses, features find the support."""
+    x, y, new, truth, support = parity(3, 5000)
+    model = RFMClassifier(
+        update=update, kernel="gaussian", bandwidth=0.5, ridge=1e-6, iterations=6, dtype="float32",
+        random_state=0,
+    )  # fmt: skip
+    assert model.fit(x, y).score(new, truth) == 1.0
+    np.testing.assert_array_equal(np.sort(np.argsort(-model.feature_importances_)[:3]), support)
+    assert np.trace(model.feature_matrix_) == pytest.approx(50, rel=1e-4)
+    plain = clone(model).set_params(update=None).fit(x, y)
+    assert plain.score(new, truth) < 0.7
+
+
+def test_late_iterations_do_not_harm():
+    """The paper's FACT iteration diverges; scaled, and with the best iterate kept, it does not."""
+    x, y, new, truth, _ = parity(2, 500)
+    model = RFMClassifier("fact", "gaussian", 0.5, ridge=1e-6, iterations=40, random_state=0)
+    assert model.fit(x, y).score(new, truth) > 0.97
+    assert len(model.validation_scores_) == 41
+
+
+def test_in_pipelines_and_searches():
+    x, y = load_wine(return_X_y=True)
+    names = np.array(["a", "b", "c"])[y]
+    frame = pd.DataFrame(x, columns=[f"f{k}" for k in range(13)])
+    pipe = make_pipeline(
+        StandardScaler().set_output(transform="pandas"), RFMClassifier(random_state=0)
+    )
+    assert cross_val_score(pipe, frame, names, cv=3).mean() > 0.95
+    grid = {"rfmclassifier__update": ["agop", "fact"], "rfmclassifier__ridge": [1e-3, 1e-2]}
+    search = GridSearchCV(pipe, grid, cv=2).fit(frame, names)
+    best = search.best_estimator_
+    copy = pickle.loads(pickle.dumps(best))
+    np.testing.assert_array_equal(copy.predict(frame), best.predict(frame))
+    assert best[-1].feature_names_in_.tolist() == list(frame.columns)
+    np.testing.assert_allclose(best.predict_proba(frame).sum(axis=1), 1.0)
+
+
+def test_features_help_on_digits():
+    x, y = load_digits(return_X_y=True)
+    rng = np.random.default_rng(0)
+    rows = rng.permutation(len(x))
+    x, y = x[rows] / 16, y[rows]
+    score = {
+        update: RFMClassifier(update, random_state=0).fit(x[:600], y[:600]).score(x[600:], y[600:])
+        for update in (None, "agop", "fact")
+    }
+    assert min(score["agop"], score["fact"]) >= score[None] - 0.005
+    assert max(score.values()) > 0.95
+
+
+def test_several_outputs_and_precisions():
+    x = RNG.normal(size=(80, 4))
+    y = np.column_stack([x[:, 0] ** 2, x[:, 1]])
+    double = RFMRegressor("fact", random_state=0).fit(x, y)
+    single = RFMRegressor("fact", dtype="float32", random_state=0).fit(x, y)
+    assert double.predict(x).shape == (80, 2)
+    assert single.dual_coef_.dtype == np.float32
+    np.testing.assert_allclose(single.predict(x), double.predict(x), atol=1e-2)
+
+
+def test_jax_does_the_same_as_numpy():
+    x = RNG.normal(size=(60, 4))
+    y = np.sin(x[:, 0])
+    for update in ("agop", "fact-geometric"):
+        here = RFMRegressor(update, random_state=0).fit(x, y)
+        there = RFMRegressor(update, device="gpu", random_state=0).fit(x, y)
+        np.testing.assert_allclose(
+            there.feature_matrix_, here.feature_matrix_, rtol=1e-6, atol=1e-8
+        )
+
+
+# --- bad input --------------------------------------------------------------------------------------------
+
+
+def test_duplicate_rows_without_ridge():
+    x = np.repeat(RNG.normal(size=(20, 3)), 2, axis=0)
+    with pytest.warns(ConvergenceWarning, match="singular"):
+        model = RFMRegressor(ridge=0.0, random_state=0).fit(x, x[:, 0])
+    assert np.isfinite(model.predict(x)).all()
+
+
+def test_constant_features_and_few_samples():
+    x = np.column_stack([RNG.normal(size=30), np.ones(30)])
+    model = RFMRegressor("fact", random_state=0).fit(x, x[:, 0])
+    assert model.score(x, x[:, 0]) > 0.9
+    few = RFMClassifier(random_state=0).fit(np.eye(4), ["a", "b", "c", "d"])
+    assert list(few.predict(np.eye(4))) == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"update": "fakt"}, "fact"),
+        ({"kernel": "laplas"}, "laplace"),
+        ({"bandwidth": -1.0}, "bandwidth must be positive"),
+        ({"bandwidth": "mean"}, "'median'"),
+        ({"ridge": -1.0}, "ridge must not be negative"),
+        ({"iterations": 2.5}, "whole number"),
+        ({"dtype": "float16"}, "float32"),
+        ({"device": "tpu"}, "'cpu' or 'gpu'"),
+        ({"validation_fraction": 1.5}, "between 0 and 1"),
+        ({"kernel": "generalized-laplace", "exponent": 3.0}, "exponent"),
+    ],
+)
+def test_wrong_settings(settings, words):
+    with pytest.raises(sw.InputError, match=words):
+        RFMRegressor(**settings).fit(X, X[:, 0])
