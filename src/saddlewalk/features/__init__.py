@@ -2,3 +2,6 @@
 
 from saddlewalk.features.estimators import RFMClassifier as RFMClassifier
 from saddlewalk.features.estimators import RFMRegressor as RFMRegressor
+from saddlewalk.features.matrices import LayerFeatures as LayerFeatures
+from saddlewalk.features.matrices import NetworkFeatures as NetworkFeatures
+from saddlewalk.features.networks import network_features as network_features

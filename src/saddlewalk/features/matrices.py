@@ -1,0 +1,233 @@
+r"""What a weight matrix has learned: :math:`W^\top W` and what theory says it is (section 3, appendix A).
+
+A layer :math:`f(x) = g(W h(x), x)` trained with weight decay :math:`\lambda` has, at any critical point,
+
+.. math:: W^\top W = \mathrm{FACT} = -\tfrac1\lambda W^\top \nabla_W L, \qquad
+          W W^\top = \mathrm{bFACT} = -\tfrac1\lambda W (\nabla_W L)^\top ,
+
+since :math:`\lambda W + \nabla_W L = 0`. The rivals are averages of outer products of gradients by the
+layer's input: AGOP of the outputs (NFA) and eNFA of the loss. With :math:`q = \partial f_c/\partial (Wh)` and
+:math:`g = \partial \ell/\partial (Wh)` these are
+
+.. math:: \mathrm{AGOP} = W^\top \overline{\textstyle\sum_c q q^\top}\, W, \qquad
+          \mathrm{eNFA} = W^\top \overline{g g^\top}\, W ,
+
+so a pass over the data keeps three small sums: :math:`\nabla_W L`, :math:`\overline{gg^\top}` and
+:math:`\overline{\sum_c qq^\top}`.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk import text
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Matrix = Float[np.ndarray, "_ _"]
+
+
+@dataclass(frozen=True)
+class LayerFeatures:
+    """One weight matrix `(outputs, inputs)` and the averages over the data that say what it has learned."""
+
+    name: str
+    weight: Matrix
+    gradient: Matrix
+    """Gradient of the mean loss, without weight decay."""
+    loss_square: Matrix
+    """Mean of g g^T over samples: gradients of the loss with respect to the layer's outputs."""
+    output_square: Matrix
+    """Mean over samples of the sum over outputs of q q^T."""
+    weight_decay: float | None
+    """lambda; `None`: not known, and matrices hold up to a factor."""
+
+    @property
+    def implied_weight_decay(self) -> float:
+        """The lambda that fits best: of `lambda W + gradient = 0` by least squares."""
+        size = float(np.sum(self.weight**2))
+        return -float(np.sum(self.weight * self.gradient)) / size if size > 0 else 0.0
+
+    @property
+    def residual(self) -> float:
+        """|W^T (lambda W + gradient)| over |lambda W^T W|: 0 at convergence, of order 1 far from it."""
+        decay = self.implied_weight_decay if self.weight_decay is None else self.weight_decay
+        scale = abs(decay) * float(np.linalg.norm(self.feature_matrix))
+        off = np.linalg.norm(self.weight.T @ (decay * self.weight + self.gradient))
+        return float(off) / scale if scale > 0 else math.inf
+
+    @property
+    def feature_matrix(self) -> Matrix:
+        """The neural feature matrix W^T W."""
+        return self.weight.T @ self.weight
+
+    @property
+    def fact(self) -> Matrix:
+        """FACT; with an unknown weight decay times lambda."""
+        return -self.weight.T @ self.gradient / (self.weight_decay or 1.0)
+
+    @property
+    def backward_fact(self) -> Matrix:
+        """bFACT, to be compared with W W^T."""
+        return -self.weight @ self.gradient.T / (self.weight_decay or 1.0)
+
+    @property
+    def agop(self) -> Matrix:
+        """Average gradient outer product of the outputs."""
+        return self.weight.T @ self.output_square @ self.weight
+
+    @property
+    def enfa(self) -> Matrix:
+        """The same of the loss."""
+        return self.weight.T @ self.loss_square @ self.weight
+
+    def candidates(self) -> dict[str, Matrix]:
+        """What W^T W is compared with."""
+        return {
+            "FACT": self.fact,
+            "sqrt(FACT FACT^T)": symmetrized(self.fact),
+            "AGOP": self.agop,
+            "sqrt(AGOP)": power(self.agop, 0.5),
+            "eNFA": self.enfa,
+            "sqrt(eNFA)": power(self.enfa, 0.5),
+        }
+
+    def backward_candidates(self) -> dict[str, Matrix]:
+        """What W W^T is compared with."""
+        return {
+            "bFACT": self.backward_fact,
+            "sqrt(bFACT bFACT^T)": symmetrized(self.backward_fact),
+            "bAGOP": self.output_square,
+            "sqrt(bAGOP)": power(self.output_square, 0.5),
+            "beNFA": self.loss_square,
+            "sqrt(beNFA)": power(self.loss_square, 0.5),
+        }
+
+    def correlations(
+        self, measure: "Callable[[Matrix, Matrix], float] | None" = None
+    ) -> dict[str, float]:
+        """Pearson correlation (or another measure) of each candidate with what it should be."""
+        how = pearson if measure is None else measure
+        forward, backward = self.feature_matrix, self.weight @ self.weight.T
+        return {name: how(forward, one) for name, one in self.candidates().items()} | {
+            name: how(backward, one) for name, one in self.backward_candidates().items()
+        }
+
+    def directions(
+        self, many: int = 5
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k inputs"]]:
+        """The largest eigenvalues of W^T W and their eigenvectors: what the layer looks at."""
+        values, axes = np.linalg.eigh(self.feature_matrix)
+        return values[::-1][:many], axes.T[::-1][:many]
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        return {
+            "layer": self.name,
+            "shape": list(self.weight.shape),
+            "pearson": self.correlations(),
+            "cosine": self.correlations(cosine),
+            "residual": self.residual,
+            "weight_decay": self.weight_decay,
+            "implied_weight_decay": self.implied_weight_decay,
+        }
+
+
+@dataclass(frozen=True)
+class NetworkFeatures:
+    """All layers of a network."""
+
+    layers: tuple[LayerFeatures, ...]
+    title: str = field(default="features at convergence")
+
+    def __getitem__(self, key: int | str) -> LayerFeatures:
+        if isinstance(key, int):
+            return self.layers[key]
+        return {layer.name: layer for layer in self.layers}[key]
+
+    def __len__(self) -> int:
+        return len(self.layers)
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        return {"layers": [layer.to_json() for layer in self.layers]}
+
+    def __str__(self) -> str:
+        shown = ("FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)", "bFACT")
+        rows = []
+        for layer in self.layers:
+            found = layer.correlations()
+            numbers = [f"{found[name]:.3f}" for name in shown]
+            shape = " x ".join(map(str, layer.weight.shape))
+            rows.append([layer.name, shape, *numbers, text.number(layer.residual, 3)])
+        table = text.table(self.title, ["layer", "shape", *shown, "residual"], rows)
+        return (
+            table
+            + "\nPearson correlation with W^T W (bFACT: with W W^T); residual 0 at convergence"
+        )
+
+    def plot(
+        self, target: "str | Path", image: tuple[int, ...] | None = None, many: int = 5
+    ) -> None:
+        """The correlations of each layer; below, the first layer's directions (as images of a shape)."""
+        from saddlewalk import draw
+
+        shown = ("FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)")
+        with draw.styled():
+            figure, axes = draw.new_figure(2, many, 2.0 * many, 5.0)
+            grid = axes[0, 0].get_gridspec()
+            for one in axes[0]:
+                one.remove()
+            upper = figure.add_subplot(grid[0, :])
+            places = np.arange(len(self.layers))
+            for k, name in enumerate(shown):
+                heights = [layer.correlations()[name] for layer in self.layers]
+                upper.bar(places + 0.2 * (k - 1.5), heights, 0.18, label=name)
+            upper.set_xticks(places, [layer.name for layer in self.layers])
+            upper.set_ylabel("correlation with $W^T W$")
+            upper.legend(fontsize=7, ncols=4)
+            values, vectors = self.layers[0].directions(many)
+            for one, value, vector in zip(axes[1], values, vectors, strict=False):
+                if image is None:
+                    one.bar(np.arange(len(vector)), vector)
+                else:
+                    one.imshow(_picture(vector, image), cmap="gray")
+                    one.axis("off")
+                one.set_title(f"{value:.3g}", fontsize=8)
+            draw.save(figure, target)
+
+
+def pearson(first: Matrix, second: Matrix) -> float:
+    """Correlation of the entries."""
+    return cosine(first - first.mean(), second - second.mean())
+
+
+def cosine(first: Matrix, second: Matrix) -> float:
+    """<A, B> / |A| |B|; 0 if one of them is zero."""
+    size = float(np.linalg.norm(first) * np.linalg.norm(second))
+    return float(np.sum(first * second)) / size if size > 0 else 0.0
+
+
+def symmetrized(matrix: Matrix) -> Matrix:
+    """(F F^T)^(1/2)."""
+    left, values, _ = np.linalg.svd(matrix)
+    return (left * values) @ left.T
+
+
+def power(matrix: Matrix, exponent: float) -> Matrix:
+    """Power of a positive semidefinite matrix."""
+    values, axes = np.linalg.eigh((matrix + matrix.T) / 2)
+    return (axes * np.maximum(values, 0.0) ** exponent) @ axes.T
+
+
+def _picture(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    picture = vector.reshape(shape)
+    if picture.ndim == 3:
+        low, high = picture.min(), picture.max()
+        return (picture - low) / (high - low if high > low else 1.0)
+    return picture

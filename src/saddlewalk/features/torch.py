@@ -1,0 +1,147 @@
+"""Features of PyTorch networks: any loss, any `nn.Module` with linear or convolutional layers.
+
+One pass over the data in batches. A hook keeps each layer's output of the batch; gradients of the loss and of
+the outputs are taken with respect to it in the same pass. Nothing is stored for the whole data set: memory is
+that of one batch and of matrices the size of a layer.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from saddlewalk.errors import InputError
+from saddlewalk.features.matrices import LayerFeatures, NetworkFeatures
+
+Loss = Callable[[torch.Tensor, Any], torch.Tensor]
+_Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+def module_features(
+    module: nn.Module,
+    batches: Iterable[tuple[Any, Any]],
+    loss: Loss,
+    weight_decay: float | None = None,
+    layers: Iterable[str] | None = None,
+) -> NetworkFeatures:
+    """FACT, AGOP and eNFA of the layers of a module.
+
+    Parameters
+    ----------
+    batches : pairs of inputs and targets, for instance a DataLoader without shuffling.
+    loss : loss(outputs, targets), the mean over the batch (`nn.CrossEntropyLoss()`, `nn.MSELoss()`).
+    weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`, as in `torch.optim.SGD(weight_decay=)`;
+        without it matrices hold up to a factor.
+    layers : names of the layers to look at; by default all linear and convolutional ones.
+    """
+    chosen = _chosen(module, layers)
+    sums: dict[str, list[Any]] = {name: [0.0, 0.0, 0.0] for name in chosen}
+    samples = 0
+    with _watched(module, chosen) as outputs:
+        for inputs, targets in batches:
+            outputs.clear()
+            answers = module(inputs)
+            count = len(answers)
+            samples += count
+            _add_batch(sums, chosen, outputs, answers, loss(answers, targets), count)
+    if samples == 0:
+        raise InputError("There are no batches: nothing to average over.")
+
+    def features(name: str, layer: _Layer) -> LayerFeatures:
+        gradient, loss_square, output_square = (
+            np.asarray(total.cpu() / samples, dtype=float) for total in sums[name]
+        )
+        weight = _matrix(layer.weight)
+        return LayerFeatures(name, weight, gradient, loss_square, output_square, weight_decay)
+
+    return NetworkFeatures(tuple(features(*one) for one in chosen.items()))
+
+
+def _add_batch(
+    sums: dict[str, list[Any]],
+    chosen: dict[str, _Layer],
+    outputs: dict[str, torch.Tensor],
+    answers: torch.Tensor,
+    cost: torch.Tensor,
+    count: int,
+) -> None:
+    """Sums over the samples of one batch: gradient, g g^T, and sum_c q q^T of each layer."""
+    missing = [name for name in chosen if name not in outputs]
+    if missing:
+        raise InputError(f"The layer '{missing[0]}' is not used in the forward pass.")
+    names = list(chosen)
+    watched = [outputs[name] for name in names]
+    weights = [chosen[name].weight for name in names]
+    slopes = torch.autograd.grad(cost, [*watched, *weights], retain_graph=True)
+    for k, name in enumerate(names):
+        # the mean over the batch divides each sample's gradient by their number
+        g = count * _rows(slopes[k], chosen[name])
+        sums[name][0] = sums[name][0] + count * _as_matrix(slopes[len(names) + k]).detach()
+        sums[name][1] = sums[name][1] + g.T @ g
+    flat = answers.reshape(count, -1)
+    for c in range(flat.shape[1]):
+        last = c + 1 == flat.shape[1]
+        for k, slope in enumerate(
+            torch.autograd.grad(flat[:, c].sum(), watched, retain_graph=not last)
+        ):
+            q = _rows(slope, chosen[names[k]])
+            sums[names[k]][2] = sums[names[k]][2] + q.T @ q
+
+
+@contextmanager
+def _watched(module: nn.Module, chosen: dict[str, _Layer]) -> Iterator[dict[str, torch.Tensor]]:
+    """The outputs of the layers in the last forward pass, of a module that is not training meanwhile."""
+    outputs: dict[str, torch.Tensor] = {}
+    was_training = module.training
+
+    def keep(name: str) -> Callable[..., None]:
+        def hook(layer: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+            if name in outputs:
+                raise InputError(f"The layer '{name}' is used more than once in a forward pass.")
+            outputs[name] = output
+
+        return hook
+
+    handles = [layer.register_forward_hook(keep(name)) for name, layer in chosen.items()]
+    module.eval()
+    try:
+        yield outputs
+    finally:
+        for handle in handles:
+            handle.remove()
+        module.train(was_training)
+
+
+def _chosen(module: nn.Module, names: Iterable[str] | None) -> dict[str, _Layer]:
+    known = {
+        name or "layer": part for name, part in module.named_modules() if isinstance(part, _Layer)
+    }
+    if not known:
+        raise InputError("The module has no linear or convolutional layer.")
+    wanted = list(known) if names is None else list(names)
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise InputError(f"There is no layer '{unknown[0]}'; there are: {', '.join(known)}.")
+    grouped = [name for name in wanted if getattr(known[name], "groups", 1) != 1]
+    if grouped:
+        raise InputError(f"'{grouped[0]}' is a grouped convolution, which is no single matrix.")
+    return {name: known[name] for name in wanted}
+
+
+def _rows(gradient: torch.Tensor, layer: _Layer) -> torch.Tensor:
+    """Gradients with respect to a layer's output, one row a sample (and place, for convolutions)."""
+    if isinstance(layer, nn.Linear):
+        return gradient.detach().reshape(-1, gradient.shape[-1])
+    return gradient.detach().movedim(1, -1).reshape(-1, gradient.shape[1])
+
+
+def _as_matrix(weight: torch.Tensor) -> torch.Tensor:
+    """A convolution as a matrix on patches."""
+    return weight.reshape(len(weight), -1)
+
+
+def _matrix(weight: torch.Tensor) -> np.ndarray:
+    return np.asarray(_as_matrix(weight.detach()).cpu(), dtype=float)

@@ -1,0 +1,217 @@
+"""Features at convergence: matrices against autodiff, and the theorem at exact critical points."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+
+import saddlewalk as sw
+from saddlewalk.features import network_features
+from saddlewalk.features.matrices import cosine, pearson, power, symmetrized
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+from saddlewalk.features.torch import module_features  # noqa: E402
+
+RNG = np.random.default_rng(0)
+DECAY = 0.02
+
+
+def dense():
+    return nn.Sequential(
+        nn.Linear(3, 5), nn.Tanh(), nn.Linear(5, 4), nn.Softplus(), nn.Linear(4, 2)
+    )
+
+
+def convolutional():
+    return nn.Sequential(
+        nn.Conv2d(1, 3, 3, padding=1), nn.Tanh(), nn.AvgPool2d(2), nn.Conv2d(3, 2, 2), nn.Tanh(),
+        nn.Flatten(), nn.Linear(2, 2),
+    )  # fmt: skip
+
+
+def squared(answers, targets):
+    """Half the squared error, as in the paper."""
+    return 0.5 * ((answers - targets) ** 2).sum(dim=1).mean()
+
+
+CASES = {
+    "dense, squared": (dense, (3,), squared),
+    "dense, cross-entropy": (dense, (3,), nn.CrossEntropyLoss()),
+    "convolution, squared": (convolutional, (1, 4, 4), squared),
+    "convolution, cross-entropy": (convolutional, (1, 4, 4), nn.CrossEntropyLoss()),
+}
+
+
+def data(shape, loss, n=24):
+    rng = np.random.default_rng(1)
+    x = torch.tensor(rng.normal(size=(n, *shape)))
+    score = x.reshape(n, -1)[:, :2]
+    labels = (score[:, 0] > score[:, 1]).long()
+    return x, labels if isinstance(loss, nn.CrossEntropyLoss) else torch.tanh(2 * score)
+
+
+def to_critical_point(net, x, y, loss):
+    """L-BFGS, then Newton's method on the whole Hessian, in float64."""
+    names, shapes = zip(*((k, v.shape) for k, v in net.named_parameters()), strict=True)
+    ends = np.cumsum([int(np.prod(s)) for s in shapes])
+
+    def split(flat):
+        parts = torch.tensor_split(flat, ends[:-1].tolist())
+        return {k: p.reshape(s) for k, p, s in zip(names, parts, shapes, strict=True)}
+
+    def objective(flat):
+        answers = torch.func.functional_call(net, split(flat), (x,))
+        return loss(answers, y) + DECAY / 2 * flat @ flat
+
+    def value_and_slope(flat):
+        point = torch.tensor(flat, requires_grad=True)
+        value = objective(point)
+        return float(value.detach()), torch.autograd.grad(value, point)[0].numpy()
+
+    start = torch.cat([p.detach().reshape(-1) for p in net.parameters()]).numpy()
+    flat = torch.tensor(minimize(value_and_slope, start, jac=True, method="L-BFGS-B",
+                                 options={"maxiter": 5000, "gtol": 1e-9, "ftol": 1e-16}).x)  # fmt: skip
+    for _ in range(4):
+        slope, curvature = torch.func.grad(objective)(flat), torch.func.hessian(objective)(flat)
+        flat = flat - torch.linalg.pinv(curvature, rcond=1e-9) @ slope
+    assert torch.func.grad(objective)(flat).norm() < 1e-9
+    for name, value in split(flat).items():
+        net.get_parameter(name).data.copy_(value)
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")  # torch.func, of its own
+@pytest.mark.parametrize("name", CASES)
+def test_theorem_3_1_at_a_critical_point(name):
+    make, shape, loss = CASES[name]
+    torch.manual_seed(0)
+    net = make().double()
+    x, y = data(shape, loss)
+    before = module_features(net, [(x, y)], loss, DECAY)
+    assert min(layer.residual for layer in before.layers) > 0.1
+    to_critical_point(net, x, y, loss)
+    for layer in module_features(net, [(x[:10], y[:10]), (x[10:], y[10:])], loss, DECAY).layers:
+        scale = np.abs(layer.feature_matrix).max()
+        assert scale > 1e-2
+        assert layer.residual < 1e-6
+        for found, truth in (
+            (layer.fact, layer.feature_matrix),
+            (symmetrized(layer.fact), layer.feature_matrix),
+            (layer.backward_fact, layer.weight @ layer.weight.T),
+        ):
+            assert np.abs(found - truth).max() < 1e-6 * scale
+        assert layer.correlations()["FACT"] == pytest.approx(1.0, abs=1e-9)
+        assert layer.implied_weight_decay == pytest.approx(DECAY, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_matrices_against_per_sample_autodiff(name):
+    """The definitions with nabla_h: gradients with respect to each layer's input, or input patch."""
+    make, shape, loss = CASES[name]
+    torch.manual_seed(1)
+    net = make().double()
+    x, y = data(shape, loss, 7)
+    found = module_features(net, [(x[:4], y[:4]), (x[4:], y[4:])], loss, DECAY)
+    for layer in found.layers:
+        fact, enfa, agop = (np.zeros_like(layer.feature_matrix) for _ in range(3))
+        position = int(layer.name)
+        part = net[position]
+        for i in range(7):
+            h = net[:position](x[i : i + 1]).detach()
+            if isinstance(part, nn.Linear):
+                patches = h.reshape(1, -1)
+            else:
+                padded = nn.functional.pad(h, (part.padding[0],) * 4)
+                patches = nn.functional.unfold(padded, part.kernel_size)[0].T
+
+            def after(patches, part=part, position=position, h=h):
+                z = patches @ part.weight.reshape(len(part.weight), -1).T + part.bias
+                if not isinstance(part, nn.Linear):
+                    side = h.shape[-1] + 2 * part.padding[0] - part.kernel_size[0] + 1
+                    z = z.T.reshape(1, -1, side, side)
+                return net[position + 1 :](z)
+
+            patches = patches.detach().requires_grad_()
+            g = torch.autograd.grad(loss(after(patches), y[i : i + 1]), patches)[0]
+            fact -= (g.T @ patches).detach().numpy() / (7 * DECAY)
+            enfa += (g.T @ g).detach().numpy() / 7
+            for c in range(2):
+                q = torch.autograd.grad(after(patches)[0, c], patches)[0]
+                agop += (q.T @ q).detach().numpy() / 7
+        for ours, truth in ((layer.fact, fact), (layer.enfa, enfa), (layer.agop, agop)):
+            np.testing.assert_allclose(ours, truth, rtol=1e-10, atol=1e-10 * np.abs(truth).max())
+
+
+def test_networks_of_this_package_agree_with_torch():
+    units = sw.units.Deep((sw.units.Dense(5, "tanh"), sw.units.Dense(4, "relu")))
+    x = RNG.normal(size=(20, 3))
+    y = np.tanh(x[:, :2])
+    problem = sw.Problem(sw.tasks.from_arrays(x, y), units)
+    theta = RNG.normal(size=(1, problem.size))
+    ours = network_features(problem, theta, DECAY, batch=7)
+    net = nn.Sequential(
+        nn.Linear(3, 5, bias=False), nn.Tanh(), nn.Linear(5, 4, bias=False), nn.ReLU(),
+        nn.Linear(4, 2, bias=False),
+    ).double()  # fmt: skip
+    for part, layer in zip((net[0], net[2], net[4]), ours.layers, strict=True):
+        part.weight.data.copy_(torch.tensor(layer.weight))
+    theirs = module_features(net, [(torch.tensor(x), torch.tensor(y))], squared, DECAY)
+    for one, other in zip(ours.layers, theirs.layers, strict=True):
+        for name, matrix in one.candidates().items():
+            np.testing.assert_allclose(matrix, other.candidates()[name], rtol=1e-6, atol=1e-9)
+
+
+def test_two_layers_of_this_package():
+    """The weights of a sum of units as matrices; FACT is minus W^T times the problem's own gradient."""
+    x = RNG.normal(size=(10, 3))
+    problem = sw.Problem(sw.tasks.from_arrays(x, x[:, :2] ** 2), sw.units.Dense(4, "quadratic"))
+    theta = RNG.normal(size=(4, problem.size))
+    found = network_features(problem, theta, 0.1)
+    with sw.float64():
+        slope = np.asarray(jax.grad(problem.loss)(jnp.asarray(theta)))
+    np.testing.assert_allclose(found["w"].fact, -theta[:, :3].T @ slope[:, :3] / 0.1, rtol=1e-10)
+    np.testing.assert_allclose(found["a"].fact, -theta[:, 3:] @ slope[:, 3:].T / 0.1, rtol=1e-10)
+    assert "residual" in str(found)
+    assert found.to_json()["layers"][0]["shape"] == [4, 3]
+
+
+def test_measures():
+    A = RNG.normal(size=(4, 4))
+    assert pearson(A, 3 * A + 1) == pytest.approx(1.0)
+    assert pearson(A, A.T) == pytest.approx(np.corrcoef(A.ravel(), A.T.ravel())[0, 1])
+    assert cosine(A, -A) == pytest.approx(-1.0)
+    assert cosine(A, 0 * A) == 0.0
+    S = symmetrized(A)
+    np.testing.assert_allclose(S @ S, A @ A.T, rtol=1e-9)
+    np.testing.assert_allclose(power(S, 0.5) @ power(S, 0.5), S, rtol=1e-7, atol=1e-10)
+
+
+def test_picture(tmp_path):
+    net = nn.Linear(4, 3)
+    x = torch.randn(6, 4)
+    found = module_features(net, [(x, x[:, :3])], nn.MSELoss())
+    found.plot(tmp_path / "features.png", image=(2, 2), many=3)
+    assert (tmp_path / "features.png").stat().st_size > 5000
+
+
+def test_refusals():
+    x = torch.randn(4, 3)
+    with pytest.raises(sw.InputError, match="no linear"):
+        module_features(nn.ReLU(), [(x, x)], nn.MSELoss())
+    with pytest.raises(sw.InputError, match="There are no batches"):
+        module_features(nn.Linear(3, 1), [], nn.MSELoss())
+    with pytest.raises(sw.InputError, match="no layer 'head'"):
+        module_features(nn.Linear(3, 1), [(x, x)], nn.MSELoss(), layers=["head"])
+
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(3, 3)
+
+        def forward(self, x):
+            return self.layer(self.layer(x))
+
+    with pytest.raises(sw.InputError, match="more than once"):
+        module_features(Twice(), [(x, x)], nn.MSELoss())
