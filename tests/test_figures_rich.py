@@ -9,7 +9,14 @@ import optax
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.figures import reproduce, rich_neuron, rich_portrait, two_sizes
+from saddlewalk.figures import (
+    reproduce,
+    rich_grokking,
+    rich_hierarchy,
+    rich_neuron,
+    rich_portrait,
+    two_sizes,
+)
 from saddlewalk.flow.together import train_together
 
 
@@ -33,6 +40,13 @@ def test_phase_portrait(failing_claims):
     """Both figures of the reduced grid; the numbers of the paper's own notebooks within a quarter."""
     assert failing_claims(rich_portrait.figure_1b()) == []
     assert failing_claims(rich_portrait.figure_supporting()) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [rich_hierarchy.figure_5c, rich_grokking.figure_5d])
+def test_deep_networks_in_the_direction_of_the_paper(make, failing_claims):
+    """Sample complexity falls, and grokking comes sooner, the faster the first layer learns."""
+    assert failing_claims(make()) == []
 
 
 def test_student_starts_as_the_paper_says():

@@ -43,7 +43,7 @@ def draw_neurons(case, many):
     w, target = rng.normal(size=(2, many, 3))
     rates = rng.uniform(0.5, 2.0, size=(many, 2))
     sizes = np.sum(w**2, axis=1)
-    extra = rng.uniform(0.05, 4.0, size=many)
+    extra = rng.uniform(0.05, 10.0, size=many)
     if case == "down":
         delta = -np.minimum(extra, 0.95 * rates[:, 0] * sizes)
     else:
@@ -115,6 +115,17 @@ def test_separating_surface_leads_to_the_saddle():
     assert abs(early.w[0] @ beta) < 1e-3
 
 
+@pytest.mark.parametrize(("a", "w"), [(0.0, [0.0, 0.0]), (0.0, [0.0, 2.0]), (1.0, [-1.0, 0.0])])
+def test_saddles_and_their_surface_at_late_times(a, w):
+    """Exactly on the surface (delta = 0, w against the target) and at rest: nothing overflows."""
+    neuron = lr.Neuron.of(a, w, [1.0, 0.0])
+    path = neuron.at([1.0, 1e3, 1e9])
+    assert np.isfinite(path.beta).all()
+    assert abs(path.beta[-1] @ neuron.target) < 1e-6
+    assert neuron.basin == 0
+    assert neuron.crossing_time == np.inf
+
+
 def test_mu_and_phi_obey_the_printed_equations():
     neuron = lr.Neuron.of(0.7, [0.4, -1.0, 0.2], [1.0, 0.5, -0.3], (0.6, 1.7))
     t, h = 0.8, 1e-5
@@ -174,8 +185,12 @@ def test_limit_of_one_neuron(delta):
     """The closed form, the flow's end, and the minimum of Theorem 1's objective agree."""
     rng = np.random.default_rng(int(10 * abs(delta)) + (delta < 0))
     kept = 0
-    for _ in range(6):
+    for trial in range(6):
+        # five inputs of rank two: two samples, or seven that depend on each other
         X, y = rng.normal(size=(2, 5)), rng.normal(size=2)
+        if trial % 2:
+            more = rng.normal(size=(7, 2))
+            X, y = more @ X, more @ y
         start = rng.normal(size=5)
         neuron = lr.Neuron.with_delta(delta, start, np.ones(5))
         end, layers = end_of_flow(X, y, [neuron.w[None], np.array([[neuron.a]])])
@@ -185,7 +200,8 @@ def test_limit_of_one_neuron(delta):
         if sign < 0:
             continue  # Theorem 1 speaks of trajectories that keep the sign of a
         kept += 1
-        np.testing.assert_allclose(lr.neuron_limit(X, y, neuron.a, neuron.w), limit)
+        if delta >= 0:
+            np.testing.assert_allclose(lr.neuron_limit(X, y, neuron.a, neuron.w), limit)
         null = null_space(X)
         best = minimize(lambda c, s=start, m=limit, n=null: lr.neuron_bias(m + n @ c, s, delta),
                         np.full(3, 0.1), method="BFGS", options={"gtol": 1e-9})  # fmt: skip
@@ -210,7 +226,7 @@ def test_line_of_solutions(delta):
     """The paper's formula for a null space of one dimension is the general one there (k^2 + delta)."""
     X, y, start = np.array([[0.5, 1.0]]), np.array([1.1]), np.array([0.4, 0.05])
     neuron = lr.Neuron.with_delta(delta, start, [1.0, 0.0])
-    general = lr.neuron_limit(X, y, neuron.a, neuron.w)
+    general = lr.neuron_limit(X, y, neuron.a, neuron.w, sign=1)
     np.testing.assert_allclose(lr.line_limit(X, y, start, delta), general, rtol=1e-12)
     with pytest.raises(sw.InputError, match="not one"):
         lr.line_limit(np.eye(3)[:1], [1.0], [1.0, 0, 0], 1.0)
@@ -239,6 +255,26 @@ def test_potential_and_its_gradient():
 def test_no_map_fits():
     with pytest.raises(sw.InputError, match="No linear map fits"):
         lr.neuron_limit(np.ones((3, 1)), [1.0, 2.0, 3.0], 1.0, [1.0])
+    with pytest.raises(sw.InputError, match="give sign"):
+        lr.neuron_limit(np.ones((1, 2)), [1.0], 0.0, [1.0, 0.5])
+    with pytest.raises(sw.InputError, match="stands still"):
+        lr.neuron_limit(np.ones((1, 2)), [1.0], 0.0, [0.0, 0.0])
+    with pytest.raises(sw.InputError, match="is zero"):
+        lr.deep_limit(np.ones((1, 2)), [1.0], [0.0, 0.0], 2)
+
+
+@pytest.mark.parametrize("delta", [-1e10, 1e8])
+def test_far_from_balance_nothing_cancels(delta):
+    """The limits are the ray through the start (downstream) and its projection (upstream)."""
+    X, y, start = np.array([[0.5, 1.0]]), np.array([1.1]), np.array([0.4, 0.05])
+    ray = start * 1.1 / (X[0] @ start)
+    projected = start - X[0] * (X[0] @ start - 1.1) / (X[0] @ X[0])
+    expected = ray if delta < 0 else projected
+    np.testing.assert_allclose(lr.line_limit(X, y, start, delta), expected, rtol=1e-6)
+    values = np.linalg.eigvalsh(lr.neuron_preconditioner([1.0, 0.0], delta))
+    # kappa along the map, (kappa + delta)/2 across it
+    across = delta if delta > 0 else 1 / abs(delta)
+    np.testing.assert_allclose(np.sort(values), np.sort([across, abs(delta)]), rtol=1e-6)
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
@@ -392,7 +428,7 @@ def test_kernel_rate(delta):
 
 
 def kernel_moves(A, W, X, Y, end):
-    """Kernel distance from the start to when the loss has fallen as far as it will, and to the end."""
+    """Kernel distance from the start, and the loss over the first one, along a run."""
 
     def push(t, flat):
         a, w = flat[: A.size].reshape(A.shape), flat[A.size :].reshape(W.shape)
@@ -405,7 +441,12 @@ def kernel_moves(A, W, X, Y, end):
         for f in done.y.T
     ]
     first = kernels[0] / np.linalg.norm(kernels[0])
-    return np.array([1 - np.sum(first * k) / np.linalg.norm(k) for k in kernels])
+    losses = [
+        np.sum((X @ f[A.size :].reshape(W.shape).T @ f[: A.size].reshape(A.shape) - Y) ** 2)
+        for f in done.y.T
+    ]
+    turns = np.array([1 - np.sum(first * k) / np.linalg.norm(k) for k in kernels])
+    return turns, np.array(losses) / losses[0]
 
 
 @pytest.mark.parametrize(
@@ -435,16 +476,37 @@ def test_regimes_by_dimension_and_sign(shape, sign, expected):
     assert found.name == expected
     assert found.side == {1: "upstream", -1: "downstream", 0: "balanced"}[sign]
     assert expected in str(found)
-    moves = kernel_moves(A, W, X, Y, 2e4 if expected == "delayed rich" else 200)
+    turns, losses = kernel_moves(A, W, X, Y, 2e4 if expected == "delayed rich" else 200)
     if expected == "lazy":
-        assert moves.max() < 0.02
+        assert turns.max() < 0.02
+        return
+    assert turns[-1] > 0.02
+    begun = np.argmax(turns > 0.1 * turns[-1])
+    if expected == "delayed rich":
+        # what can be learned with the first kernel is, before it turns
+        assert losses[begun] < 0.9
     else:
-        assert moves[-1] > 0.02
+        assert losses[begun] > 0.9
 
 
 def test_regime_refuses():
     with pytest.raises(sw.InputError, match="do not suit"):
         lr.linear_regime(np.ones((2, 1)), np.ones((2, 3)), np.ones((4, 2)), np.ones(4))
+    with pytest.raises(sw.InputError, match="hidden neurons"):
+        lr.linear_regime(np.ones((1, 2)), np.ones((1, 3)), np.ones((4, 3)), np.ones((4, 2)))
+
+
+def test_many_neurons_or_large_ones_are_not_rich():
+    """Small deltas are not enough: 400 balanced neurons are lazy, and large balanced maps are no limit."""
+    rng = np.random.default_rng(6)
+    X = rng.normal(size=(20, 3))
+    Y = X @ rng.normal(size=(3, 1))
+    W = 0.4 * rng.normal(size=(400, 3))
+    A = np.linalg.norm(W, axis=1, keepdims=True) * rng.choice([-1, 1], (400, 1))
+    assert lr.linear_regime(A, W, X, Y).name == "between"
+    w = np.zeros((1, 3))
+    w[0, 0] = 100.0
+    assert lr.linear_regime(np.array([[99.0]]), w, X, Y).name == "between"
 
 
 # --- piecewise-linear networks ------------------------------------------------------------------------

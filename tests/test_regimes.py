@@ -53,7 +53,7 @@ FLOWS = {
 
 @pytest.mark.parametrize("name", FLOWS)
 def test_gradient_flow_conserves(name):
-    """Along a simulated flow of order 1 in size; the velocity has no part that would change delta."""
+    """The velocity has no part that would change delta, though it changes the units' sizes."""
     task, units, rates = FLOWS[name]
     problem = sw.Problem(task, units, rates=rates)
     start = 0.7 * np.random.default_rng(3).normal(size=(problem.width, problem.size))
@@ -173,6 +173,44 @@ def test_deep_networks_trade_first_for_last_layer():
         np.testing.assert_allclose(problem.function(grown), 8 * problem.function(theta), rtol=1e-10)
 
 
+@pytest.mark.parametrize(
+    "units",
+    [
+        sw.units.Deep((sw.units.Dense(3, "tanh"),) * 2, skips=((1, 2),)),
+        sw.units.Deep((sw.units.Dense(3, "quadratic"), sw.units.Dense(3, "relu"))),
+    ],
+)
+def test_deep_networks_that_would_change_are_refused(units):
+    problem = sw.Problem(ONE, units)
+    theta = np.random.default_rng(14).normal(size=(1, problem.size))
+    with pytest.raises(sw.InputError, match="changes the function"):
+        rescaled(problem, theta, alpha=3.0)
+    through = sw.units.Deep((sw.units.Dense(3, "relu"),) * 2, skips=((1, 2),))
+    other = sw.Problem(ONE, through)
+    theta = np.random.default_rng(15).normal(size=(1, other.size))
+    assert rescaled(other, theta, alpha=3.0).shape == theta.shape
+
+
+def test_diagonal_networks_conserve_their_difference():
+    units = sw.units.Diagonal()
+    path = sw.train(ONE, units, 0.3, rates={"u": 0.5, "v": 2.0}, progress=False, max_time=20.0)
+    problem = sw.Problem(ONE, units, rates={"u": 0.5, "v": 2.0})
+    drift = sw.diagnose.conserved_drift(path, problem)["units"]
+    assert drift.largest < 1e-6
+    assert (drift.sizes[-1] / drift.sizes[0]).max() > 2
+    with pytest.raises(sw.InputError, match="cannot be rescaled apart"):
+        rescaled(problem, path.parameters[0], alpha=2.0)
+
+
+def test_sides():
+    problem = sw.Problem(ONE, sw.units.Dense(2, "relu"))
+    side = lambda *rows: conserved_quantities(problem, 1.0 * np.array(rows))["units"].side  # noqa: E731
+    assert side([0, 0, 1, 3], [0, 0, 1, 2]) == "upstream"
+    assert side([0, 0, 3, 1], [0, 0, 2, 1]) == "downstream"
+    assert side([0, 0, 1, 1], [0, 0, 2, 2.1]) == "balanced"
+    assert side([0, 0, 0, 10], [0, 0, 10, 0]) == "mixed"
+
+
 def test_rescaling_refuses():
     relu = sw.Problem(ONE, sw.units.Dense(4, "relu"))
     theta = np.ones((4, 4))
@@ -186,6 +224,8 @@ def test_rescaling_refuses():
         rescaled(sw.Problem(ONE, sw.units.Dense(4, "tanh")), theta, alpha=2.0)
     with pytest.raises(sw.InputError, match="degree 1"):
         rescaled(sw.Problem(ONE, sw.units.Dense(4, "quadratic")), theta, delta=2.0)
+    with pytest.raises(sw.InputError, match="must have shape"):
+        rescaled(relu, theta[:2], delta=2.0)
     deep = sw.Problem(ONE, sw.units.Deep((sw.units.Dense(2, "relu"),)))
     with pytest.raises(sw.InputError, match="balanced by alpha"):
         rescaled(deep, np.ones((1, deep.size)), delta=2.0)
@@ -235,7 +275,7 @@ def test_two_colours_are_enough(deep):
     problem = sw.Problem(task, units)
     theta = np.random.default_rng(12).normal(size=(problem.width, problem.size))
     grid, points = plane()
-    colours = sw.diagnose.region_colours(problem, theta, grid).reshape(points, points)
+    colours = sw.diagnose.region_colors(problem, theta, grid).reshape(points, points)
     patterns = sw.diagnose.activation_patterns(problem, theta, grid).reshape(points, points, -1)
     switched = (patterns[:, 1:] != patterns[:, :-1]).sum(axis=2)
     differ = colours[:, 1:] != colours[:, :-1]
@@ -250,8 +290,8 @@ def test_redundant_neurons_count_once(tmp_path):
     half = np.random.default_rng(13).normal(size=(4, 3))
     mirrored = np.concatenate([half, half * [-1, -1, 1]])
     grid, _ = plane()
-    both = sw.diagnose.region_colours(sw.Problem(task, sw.units.Dense(8, "relu")), mirrored, grid)
-    one = sw.diagnose.region_colours(sw.Problem(task, sw.units.Dense(4, "relu")), half, grid)
+    both = sw.diagnose.region_colors(sw.Problem(task, sw.units.Dense(8, "relu")), mirrored, grid)
+    one = sw.diagnose.region_colors(sw.Problem(task, sw.units.Dense(4, "relu")), half, grid)
     assert (both == one).all() or (both != one).all()
     with pytest.raises(sw.InputError, match="two inputs"):
         sw.diagnose.draw_partition(
@@ -345,6 +385,56 @@ def test_delayed_rich_run():
     assert found.delay > LATE
 
 
+def test_several_outputs_turn_between_each_other():
+    """Upstream and widening (Theorem 6): the kernel turns between outputs, while its trace stands still."""
+    rng = np.random.default_rng(5)
+    x = rng.normal(size=(8, 2)) / np.sqrt(8)
+    task = sw.tasks.from_arrays(x, x @ rng.normal(size=(2, 3)) * np.sqrt(8))
+    units = sw.units.Dense(2, "linear")
+    problem = sw.Problem(task, units)
+    start = np.column_stack([0.1 * rng.normal(size=(2, 2)), 12 * rng.normal(size=(2, 3))])
+    path = sw.train(task, units, 1.0, start=start, max_time=3e4, convergence=0.0, progress=False)
+    found = sw.diagnose.find_regime(path, problem)
+    w, a = start[:, :2], start[:, 2:]
+    assert sw.theory.lazyrich.linear_regime(a, w, x, np.asarray(task.y)).name == "delayed rich"
+    assert found.name == "delayed rich"
+    ends = [
+        sw.diagnose.tangent_kernel(problem, path.parameters[k], x, traced=True) for k in (0, -1)
+    ]
+    assert sw.diagnose.kernel_distance(*ends) < 1e-3 < 0.1 < found.kernel_distance
+
+
+def test_growth_alone_is_not_lazy():
+    """One input: the kernel has one direction, and grows by many orders."""
+    task = sw.tasks.from_arrays([[1.0], [2.0]], [1.0, 2.0])
+    units = sw.units.Dense(1, "linear")
+    path = sw.train(task, units, 1e-3, progress=False)
+    found = sw.diagnose.find_regime(path, sw.Problem(task, units))
+    assert found.kernel_distance < 1e-6
+    assert float(found.data["kernel_growth"][-1]) > 1e3
+    assert found.name == "rich"
+    assert "hamming_distance" not in found.data  # linear neurons switch nothing
+
+
+def test_regime_refuses():
+    problem = sw.Problem(ONE, sw.units.Dense(4, "relu"))
+    late = sw.train(
+        ONE, sw.units.Dense(4, "relu"), 0.5, times=[1.0, 2.0], max_time=2.0, progress=False
+    )
+    with pytest.raises(sw.InputError, match="did not keep its start"):
+        sw.diagnose.find_regime(late, problem)
+    with pytest.raises(sw.InputError, match="kernel is zero"):
+        sw.diagnose.Watch(problem, np.ones((4, 4)), np.zeros((3, 3)))(np.ones((4, 4)))
+    with pytest.raises(sw.InputError, match="must have shape"):
+        sw.diagnose.tangent_kernel(problem, np.ones((3, 4)))
+
+
+def test_delay_between_coarse_moments():
+    """The first moment after the start may be late; what lies between counts, not the moment."""
+    time, distance = np.array([0.0, 10.0, 20.0]), np.array([0.0, 1.0, 1.0])
+    assert delay_of(time, np.array([1.0, 0.5, 0.0]), distance, pace=1.0) == pytest.approx(1.0)
+
+
 def test_observables_of_a_run():
     problem = sw.Problem(ONE, sw.units.Dense(4, "relu"))
     with sw.float64():
@@ -360,4 +450,4 @@ def test_observables_of_a_run():
     assert path.data["parameter_distance"].values[-1] == pytest.approx(
         np.linalg.norm(path.parameters[-1] - start)
     )
-    assert {"hamming_distance", "target_alignment"} <= set(path.data)
+    assert {"hamming_distance", "target_alignment", "kernel_growth"} <= set(path.data)

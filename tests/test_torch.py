@@ -89,3 +89,54 @@ def test_refusals():
         rescale_units(two_layers(bias=True), delta=1.0)
     with pytest.raises(sw.InputError, match="two linear layers"):
         rescale_units(convolutional(), delta=1.0)
+    with pytest.raises(sw.InputError, match="two linear layers"):
+        conserved_deltas(convolutional())
+    with pytest.raises(sw.InputError, match="Tanh is not positively homogeneous"):
+        rescale_units(
+            nn.Sequential(nn.Linear(2, 2, bias=False), nn.Tanh(), nn.Linear(2, 1)), delta=1.0
+        )
+    with pytest.raises(sw.InputError, match="two positive numbers"):
+        conserved_deltas(two_layers(), rates=(-1.0, 1.0))
+
+
+class Hidden(nn.Module):
+    """A network whose forward pass does more than its modules say."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(3, 4, bias=False), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.last(torch.tanh(self.first(x)))
+
+
+def test_an_example_shows_what_modules_hide():
+    net, x = Hidden().double(), torch.randn(5, 3, dtype=torch.float64)
+    before = net(x)
+    with pytest.raises(sw.InputError, match="outputs change"):
+        rescale_layers(net, alpha=3.0, example=x)
+    torch.testing.assert_close(net(x), before)  # and nothing is left behind
+    rescale_layers(convolutional(), alpha=3.0, example=torch.randn(2, 1, 8, 8, dtype=torch.float64))
+
+
+def test_all_layers_by_tau():
+    net, x = two_layers(), torch.randn(5, 3, dtype=torch.float64)
+    nn.init.zeros_(net[2].bias)
+    before = net(x)
+    torch.testing.assert_close(rescale_layers(net, tau=2.0)(x), 4 * before)
+
+
+def test_a_bias_is_an_incoming_weight():
+    """Under small steps delta with the bias is kept, without it not."""
+    torch.manual_seed(3)
+    net = two_layers(bias=True)
+    start = conserved_deltas(net)
+    x = torch.randn(20, 3, dtype=torch.float64)
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3)
+    biased = net[0].bias.detach().square().clone()
+    for _ in range(500):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(net(x), x[:, :2] ** 2).backward()
+        optimizer.step()
+    moved = (net[0].bias.detach().square() - biased).abs().max()
+    assert (conserved_deltas(net) - start).abs().max() < 0.1 * moved

@@ -23,12 +23,14 @@ from jaxtyping import Float
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
-from saddlewalk.units import AbstractUnits, Layer, Relation
+from saddlewalk.units import AbstractUnits, Diagonal, Layer, Relation
 from saddlewalk.units.base import size_of, unpack
 
 _PROBES = 8
 _SAME = 1e-9
 _FACTORS = (2.0, 0.3, 100.0)
+_TWICE = 1 / 3
+"""Balance at which one layer outweighs the other by two to one."""
 
 
 class Conserved(NamedTuple):
@@ -46,15 +48,25 @@ class Conserved(NamedTuple):
 
     @property
     def balance(self) -> float:
-        """From -1 (all weight comes in: downstream) to 1 (all goes out: upstream)."""
+        """Sum of deltas over sum of kappas: from -1 (all weight comes in) to 1 (all goes out)."""
         total = float(self.sizes.sum())
         return float(self.deltas.sum()) / total if total > 0 else 0.0
+
+    @property
+    def side(self) -> str:
+        """upstream, balanced or downstream (one layer has twice the weight of the other), or mixed."""
+        total = float(self.sizes.sum())
+        if abs(self.balance) >= _TWICE:
+            return "upstream" if self.balance > 0 else "downstream"
+        return "mixed" if float(np.abs(self.deltas).sum()) >= _TWICE * total > 0 else "balanced"
 
 
 def conserved_quantities(problem: Problem, theta: ParametersLike) -> dict[str, Conserved]:
     """By hidden layer, for those that have any: their units must be homogeneous in what comes in."""
     if problem.adaptive:
         raise InputError("Adaptive learning rates conserve nothing.")
+    if isinstance(problem.units, Diagonal):
+        return {"units": _diagonal(problem.units, np.asarray(theta))}
     found = {}
     for layer in problem.units.hidden:
         degree = incoming_degree(problem.units, problem.task.inputs, problem.task.outputs, layer)
@@ -80,8 +92,13 @@ def rescaled(
     """
     _check(delta, alpha, tau)
     theta = np.asarray(theta, dtype=float)
+    if theta.shape != (problem.width, problem.size):
+        wanted = (problem.width, problem.size)
+        raise InputError(f"The parameters must have shape {wanted}; got {theta.shape}.")
     if not problem.units.additive:
         return _deep(problem, theta, delta, alpha, 1.0 if tau is None else tau)
+    if not problem.units.hidden:
+        raise InputError("The two layers of these units cannot be rescaled apart.")
     layer = problem.layer_named(None)
     degree = _known_degree(problem, layer)
     units = problem.take(theta, layer)
@@ -92,7 +109,9 @@ def rescaled(
     if delta is None:
         return problem.put(theta, Layer(*_to_product(u, v, tau)), layer)
     if degree != 1:
-        raise InputError("A given delta is there for units of degree 1 in their incoming weights.")
+        raise InputError(
+            "delta can be set for units of degree 1 in their incoming weights; use alpha."
+        )
     u, v = _to_product(u, v, tau)
     eta_u, eta_v = _uniform_rates(problem, layer)
     from_u, from_v = _norms(u), _norms(v)
@@ -146,6 +165,13 @@ def _conserved(problem: Problem, theta: ParametersLike, layer: str, degree: int)
     return Conserved(layer, degree, outgoing - incoming, outgoing + incoming, matrix)
 
 
+def _diagonal(units: Diagonal, theta: np.ndarray) -> Conserved:
+    """The weights u (in) and v (out) of each coordinate; there is nothing to mix."""
+    u, v = units.weights(theta)
+    outgoing, incoming = units.rate_u * v**2, units.rate_v * u**2
+    return Conserved("units", 1, outgoing - incoming, outgoing + incoming, None)
+
+
 def _known_degree(problem: Problem, layer: str) -> int:
     degree = incoming_degree(problem.units, problem.task.inputs, problem.task.outputs, layer)
     if degree is None:
@@ -161,18 +187,32 @@ def _deep(
 ) -> np.ndarray:
     if delta is not None:
         raise InputError("In a deep network the layers are balanced by alpha, not by one delta.")
-    for layer in problem.units.hidden:
-        if _known_degree(problem, layer) != 1:
-            raise InputError(
-                "The first and last layer trade scale only through layers of degree 1."
-            )
     names = list(problem.shapes)
     factor = dict.fromkeys(names, tau)
     if alpha is not None:
         factor[names[0]] /= alpha
         factor[names[-1]] *= alpha
     sizes = [math.prod(problem.shapes[name]) for name in names]
-    return theta * np.repeat([factor[name] for name in names], sizes)
+    moved = theta * np.repeat([factor[name] / tau for name in names], sizes)
+    if not _same_function(problem, theta, moved):
+        raise InputError(
+            "Dividing the first layer and multiplying the last changes the function of this network: what "
+            "lies between is not homogeneous of degree 1 (an activation, a skip or attention)."
+        )
+    return tau * moved
+
+
+@in_float64
+def _same_function(problem: Problem, theta: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two networks answer alike to random inputs."""
+    x = jnp.asarray(np.random.default_rng(3).normal(size=(_PROBES, problem.task.inputs)))
+
+    def answers(theta: np.ndarray) -> jax.Array:
+        weights = problem.weights(jnp.asarray(theta))
+        return jax.vmap(lambda one: problem.units.combine(weights, one))(x)
+
+    first, second = answers(theta), answers(other)
+    return bool(jnp.max(jnp.abs(first - second)) <= _SAME * jnp.max(jnp.abs(first)))
 
 
 def _to_product(u: np.ndarray, v: np.ndarray, tau: float | None) -> tuple[np.ndarray, np.ndarray]:
@@ -212,10 +252,6 @@ def alpha_of(tau: float, delta: float) -> float:
 
     :math:`\delta = \tau^2 (\alpha^2 - \alpha^{-2})` (the paper prints :math:`\delta^2`).
     """
+    _check(delta, None, tau)
     ratio = delta / (2 * tau**2)
     return math.exp(math.asinh(ratio) / 2)
-
-
-def describe_balance(value: float) -> str:
-    """upstream, balanced or downstream; one layer outweighs the other by two to one at a third."""
-    return "balanced" if abs(value) < 1 / 3 else "upstream" if value > 0 else "downstream"

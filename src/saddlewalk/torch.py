@@ -21,27 +21,44 @@ _Weighted = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 @torch.no_grad()
 def rescale_layers(
-    module: nn.Module, *, alpha: float, first: str | None = None, last: str | None = None
+    module: nn.Module,
+    *,
+    alpha: float = 1.0,
+    tau: float = 1.0,
+    first: str | None = None,
+    last: str | None = None,
+    example: torch.Tensor | None = None,
 ) -> nn.Module:
-    """Divide the first layer by alpha and multiply the last by alpha, in place.
+    """Divide the first layer by alpha and multiply the last by alpha, in place; all weights by tau.
 
-    alpha > 1 is upstream: the first layer is smaller and learns faster. The function stays the same if
-    everything between is positively homogeneous and has no bias that is not zero; a module for which that is
-    known not to hold is refused, unless the layers are named by the caller.
+    alpha > 1 is upstream: the first layer is smaller and learns faster. alpha alone keeps the function if
+    everything between is positively homogeneous and has no bias that is not zero. Modules for which that is
+    known not to hold are refused. What `forward` does besides cannot be seen: give an `example` input, and
+    outputs are compared. First and last are by order of registration unless they are named.
     """
-    _check(alpha=alpha)
+    _check(alpha=alpha, tau=tau)
     layers = dict(_weighted(module))
     if len(layers) < 2:
         raise InputError("The network needs at least two layers with weights.")
+    _check_between(module, layers)
     names = list(layers)
-    if first is None and last is None:
-        _check_between(module, layers)
-    ends = [_named(layers, first or names[0]), _named(layers, last or names[-1])]
-    ends[0].weight.mul_(1 / alpha)
-    if ends[0].bias is not None:
-        ends[0].bias.mul_(1 / alpha)
-    ends[1].weight.mul_(alpha)
+    ends = _named(layers, first or names[0]), _named(layers, last or names[-1])
+    before = None if example is None else module(example)
+    _trade(*ends, alpha)
+    if before is not None and not torch.allclose(module(example), before, rtol=1e-3, atol=1e-6):
+        _trade(*ends, 1 / alpha)
+        raise InputError("The outputs change: what lies between the layers is not homogeneous.")
+    for layer in layers.values():
+        layer.weight.mul_(tau)
     return module
+
+
+def _trade(first: _Weighted, last: _Weighted, alpha: float) -> None:
+    """Scale from the first layer to the last; the first one's bias goes with its weights."""
+    first.weight.mul_(1 / alpha)
+    if first.bias is not None:
+        first.bias.mul_(1 / alpha)
+    last.weight.mul_(alpha)
 
 
 @torch.no_grad()
@@ -62,10 +79,9 @@ def rescale_units(
         _check(tau=tau)
     if delta is not None and not math.isfinite(delta):
         raise InputError(f"delta must be finite; got {delta}.")
-    layers = list(dict(_weighted(module)).values())
-    if len(layers) != 2 or not all(isinstance(layer, nn.Linear) for layer in layers):
-        raise InputError("Neurons are balanced one by one in networks of two linear layers.")
-    hidden, readout = layers
+    _check_rates(rates)
+    hidden, readout = _two_layers(module)
+    _check_between(module, dict(_weighted(module)))
     if hidden.bias is not None and bool(torch.any(hidden.bias != 0)):
         raise InputError(
             "A hidden layer with a bias counts it as an incoming weight: append it to W."
@@ -87,10 +103,35 @@ def rescale_units(
 
 @torch.no_grad()
 def conserved_deltas(module: nn.Module, rates: tuple[float, float] = (1.0, 1.0)) -> torch.Tensor:
-    """delta of each hidden neuron of a two-layer network: kept by gradient flow, lost by finite steps."""
-    hidden, readout = (layer for _, layer in _weighted(module))
+    """delta of each hidden neuron of a two-layer network: kept by gradient flow, lost by finite steps.
+
+    A bias of the hidden layer is one more incoming weight.
+    """
+    _check_rates(rates)
+    hidden, readout = _two_layers(module)
     eta_a, eta_w = rates
-    return eta_w * readout.weight.square().sum(0) - eta_a * hidden.weight.square().sum(1)
+    incoming = hidden.weight.square().sum(1)
+    if hidden.bias is not None:
+        incoming = incoming + hidden.bias.square()
+    return eta_w * readout.weight.square().sum(0) - eta_a * incoming
+
+
+def _two_layers(module: nn.Module) -> tuple[nn.Linear, nn.Linear]:
+    layers = [layer for _, layer in _weighted(module) if isinstance(layer, nn.Linear)]
+    if len(layers) != 2 or len(dict(_weighted(module))) != 2:
+        raise InputError("Neurons are balanced one by one in networks of two linear layers.")
+    if layers[0].out_features != layers[1].in_features:
+        raise InputError(
+            "The layer that is registered first does not feed the second: register them in order."
+        )
+    return layers[0], layers[1]
+
+
+def _check_rates(rates: tuple[float, float]) -> None:
+    if len(rates) != 2 or min(rates) <= 0:
+        raise InputError(
+            f"Learning rates must be two positive numbers, of a and of w; got {rates}."
+        )
 
 
 def _norms(
@@ -121,8 +162,7 @@ def _check_between(module: nn.Module, layers: dict[str, _Weighted]) -> None:
     for part in inner:
         if not isinstance(part, _HOMOGENEOUS | _Weighted):
             raise InputError(
-                f"{type(part).__name__} is not positively homogeneous: the function would change. Name the "
-                "layers (first=, last=) to rescale them all the same."
+                f"{type(part).__name__} is not positively homogeneous: the function would change."
             )
     for name, layer in list(layers.items())[1:-1]:
         if layer.bias is not None and bool(torch.any(layer.bias != 0)):

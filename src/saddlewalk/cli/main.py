@@ -100,9 +100,15 @@ _START = [
         type=float,
         help="Balance of each unit at the start: > 0 upstream (first layer learns faster), < 0 downstream.",
     ),
-    click.option("--alpha", type=float, help="Or: last layer times alpha, first layer over alpha."),
     click.option(
-        "--tau", type=float, help="Overall scale: the norms of a unit's layers multiply to tau^2."
+        "--alpha",
+        type=float,
+        help="Or: first layer over alpha, last layer times alpha (to the degree).",
+    ),
+    click.option(
+        "--tau",
+        type=float,
+        help="Overall scale, instead of --scale: a unit's two norms multiply to tau^2.",
     ),
 ]
 _METHOD = [

@@ -8,7 +8,7 @@ from saddlewalk.diagnose.manifolds import reduce as reduce
 from saddlewalk.diagnose.partition import activation_patterns as activation_patterns
 from saddlewalk.diagnose.partition import draw_partition as draw_partition
 from saddlewalk.diagnose.partition import hamming_distance as hamming_distance
-from saddlewalk.diagnose.partition import region_colours as region_colours
+from saddlewalk.diagnose.partition import region_colors as region_colors
 from saddlewalk.diagnose.phases import Phase as Phase
 from saddlewalk.diagnose.phases import Phases as Phases
 from saddlewalk.diagnose.phases import find_phases as find_phases

@@ -26,12 +26,18 @@ class Drift:
     time: Float[np.ndarray, " moments"]
     deltas: Float[np.ndarray, "moments width"]
     sizes: Float[np.ndarray, "moments width"]
+    matrices: Float[np.ndarray, "moments width width"] | None
+    """The matrix Delta, where units can be mixed."""
 
     @property
     def relative(self) -> Float[np.ndarray, " moments"]:
-        """Largest change of a delta since the start, over the largest unit's own size at that time."""
-        change = np.abs(self.deltas - self.deltas[0]).max(axis=1)
-        return change / np.maximum(self.sizes, self.sizes[0]).max(axis=1)
+        """Largest change of a delta since the start, over that unit's size; of Delta, over all sizes."""
+        change = np.abs(self.deltas - self.deltas[0]) / np.maximum(self.sizes, self.sizes[0])
+        largest = change.max(axis=1)
+        if self.matrices is None:
+            return largest
+        moved = np.linalg.norm(self.matrices - self.matrices[0], axis=(1, 2))
+        return np.maximum(largest, moved / self.sizes.sum(axis=1))
 
     @property
     def largest(self) -> float:
@@ -63,9 +69,15 @@ def conserved_drift(path: Trajectory, problem: Problem) -> dict[str, Drift]:
             path.data["saved"].values[moments],
             np.stack([one[layer].deltas for one in found]),
             np.stack([one[layer].sizes for one in found]),
+            _stacked([one[layer].matrix for one in found]),
         )
         for layer in found[0]
     }
+
+
+def _stacked(matrices: list[np.ndarray | None]) -> np.ndarray | None:
+    known = [matrix for matrix in matrices if matrix is not None]
+    return np.stack(known) if known else None
 
 
 def spread(many: int, most: int) -> np.ndarray:

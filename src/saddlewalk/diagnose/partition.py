@@ -43,7 +43,7 @@ def hamming_distance(first: Any, second: Any) -> float:
     return float(np.mean(one != other))
 
 
-def region_colours(problem: Problem, theta: ParametersLike, x: Any) -> Bool[np.ndarray, " n"]:
+def region_colors(problem: Problem, theta: ParametersLike, x: Any) -> Bool[np.ndarray, " n"]:
     """One of two colours for each input x: no two neighbouring regions have the same.
 
     Give a fine grid: neurons that switch at the same places among the inputs are taken for one.
@@ -60,7 +60,7 @@ def draw_partition(
         raise InputError(f"A plane is coloured for two inputs; there are {problem.task.inputs}.")
     ticks = np.linspace(-extent, extent, points)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-    colours = region_colours(problem, theta, grid).reshape(points, points)
+    colours = region_colors(problem, theta, grid).reshape(points, points)
     from matplotlib.colors import ListedColormap
 
     axes.imshow(

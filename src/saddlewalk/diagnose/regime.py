@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk import text
-from saddlewalk.balance import Conserved, conserved_quantities, describe_balance
+from saddlewalk.balance import Conserved, conserved_quantities
 from saddlewalk.diagnose.conserved import spread
 from saddlewalk.diagnose.partition import activation_patterns, hamming_distance
 from saddlewalk.diagnose.tangent_kernel import kernel_distance, tangent_kernel, target_alignment
@@ -22,7 +22,7 @@ from saddlewalk.flow import Trajectory
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
 from saddlewalk.tasks.base import AbstractPoints
-from saddlewalk.tasks.samples import finite_numbers
+from saddlewalk.tasks.samples import Samples, finite_numbers
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,8 @@ LATE = 3.0
 """Delay above which richness is a delayed one."""
 _BEGUN = 0.1
 """Part of its whole way at which the kernel has begun to turn."""
+GREW = 2.0
+"""Factor by which the kernel's norm may change while it counts as standing still."""
 _MOST_ROWS = 500
 
 
@@ -48,7 +50,7 @@ class Watch:
 
     def __init__(self, problem: Problem, start: ParametersLike, x: Any = None):
         self.problem = problem
-        self.x = _some(problem, x)
+        self.x, self.targets = _some(problem, x)
         self.start = np.asarray(start, dtype=float)
         self.kernel = self._kernel(start)
         self.patterns = self._patterns(start)
@@ -58,12 +60,13 @@ class Watch:
         kernel = self._kernel(theta)
         seen = {
             "kernel_distance": kernel_distance(self.kernel, kernel),
+            "kernel_growth": float(np.linalg.norm(kernel) / np.linalg.norm(self.kernel)),
             "parameter_distance": float(np.linalg.norm(np.asarray(theta) - self.start)),
         }
         if self.patterns is not None:
             seen["hamming_distance"] = hamming_distance(self.patterns, self._patterns(theta))
-        if self._targets is not None:
-            seen["target_alignment"] = target_alignment(kernel, self._targets)
+        if self.targets is not None:
+            seen["target_alignment"] = target_alignment(kernel, self.targets)
         return seen
 
     def observables(self) -> dict[str, Any]:
@@ -71,20 +74,16 @@ class Watch:
         return {name: lambda theta, name=name: self(theta)[name] for name in self(self.start)}
 
     def _kernel(self, theta: ParametersLike) -> np.ndarray:
-        return np.asarray(tangent_kernel(self.problem, theta, self.x, traced=True))
+        # of all outputs: summed over them a kernel can stand still while it turns between them
+        return np.asarray(tangent_kernel(self.problem, theta, self.x))
 
     def _patterns(self, theta: ParametersLike) -> np.ndarray | None:
+        """None where no neuron has a kink that could divide the inputs."""
+        if self.problem.smooth:
+            return None
         weights = self.problem.weights(np.asarray(theta))
         none = jax.eval_shape(self.problem.units.preactivations, weights, self.x[0]) is None
         return None if none else activation_patterns(self.problem, theta, self.x)
-
-    @property
-    def _targets(self) -> np.ndarray | None:
-        """Targets of the inputs that are watched, where these are the task's own."""
-        task = self.problem.task
-        if not isinstance(task, AbstractPoints) or not np.array_equal(task.x, self.x):
-            return None
-        return np.asarray(task.y)
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,8 @@ class Regime:
 
     name: str
     data: "xr.Dataset"
-    """By time: loss, kernel_distance, parameter_distance, hamming_distance, target_alignment."""
+    """By time: loss, kernel_distance, kernel_growth, parameter_distance, and where they have a meaning
+    hamming_distance and target_alignment."""
     conserved: dict[str, Conserved]
     """At the start, by hidden layer; empty where nothing is conserved."""
     balance_at_end: dict[str, float]
@@ -111,7 +111,7 @@ class Regime:
     @property
     def sides(self) -> dict[str, str]:
         """upstream, balanced or downstream, by hidden layer."""
-        return {name: describe_balance(one.balance) for name, one in self.conserved.items()}
+        return {name: one.side for name, one in self.conserved.items()}
 
     def to_xarray(self) -> "xr.Dataset":
         """The labelled data themselves."""
@@ -149,30 +149,18 @@ class Regime:
         from saddlewalk import draw
 
         with draw.canvas(target) as axes:
-            time = self.data["time"].values
-            axes.plot(
-                time,
-                self.data["loss"] / self.data["loss"][0],
-                color="0.5",
-                label="loss / first loss",
-            )
-            axes.plot(
-                time,
-                self.data["kernel_distance"],
-                color=draw.PREDICTED,
-                label="kernel distance S(0, t)",
-            )
-            if "hamming_distance" in self.data:
-                axes.plot(
-                    time,
-                    self.data["hamming_distance"],
-                    color=draw.OBSERVED,
-                    label="activations switched",
-                )
-            if "target_alignment" in self.data:
-                axes.plot(
-                    time, self.data["target_alignment"], "k:", label="kernel-target alignment"
-                )
+            later = self.data.isel(time=slice(1, None))  # time 0 has no place on a logarithmic axis
+            first = float(self.data["loss"][0])
+            axes.plot(later["time"], later["loss"] / first, color="0.5", label="loss / first loss")
+            curves = {
+                "kernel_distance": (draw.PREDICTED, "-", "kernel distance S(0, t)"),
+                "hamming_distance": (draw.OBSERVED, "-", "activations switched"),
+                "target_alignment": ("k", ":", "kernel-target alignment"),
+            }
+            for name, (color, line, words) in curves.items():
+                if name in later:
+                    axes.plot(later["time"], later[name], line, color=color, label=words)
+            axes.set_ylabel("part of 1")
             axes.set_xlabel("time (learning rate 1)")
             axes.set_xscale("log")
             axes.set_ylim(0, 1.02)
@@ -181,11 +169,14 @@ class Regime:
         return axes
 
     def __str__(self) -> str:
+        first, last = (text.number(float(self.data["loss"][k])) for k in (0, -1))
         rows = [
+            ["loss, first and last", f"{first}, {last}"],
             ["kernel distance S(0, end)", text.number(self.kernel_distance)],
+            ["kernel norm, end over start", text.number(float(self.data["kernel_growth"][-1]))],
         ]
         if self.name != LAZY:
-            rows.append(["it begins to turn at (times of first learning)", text.number(self.delay)])
+            rows.append(["delay of the turn (above 3: late)", text.number(self.delay)])
         named = {
             "hamming_distance": "activations switched",
             "parameter_distance": "parameter distance",
@@ -200,7 +191,7 @@ class Regime:
             rows += [
                 [f"{name}: side", self.sides[name]],
                 [
-                    f"{name}: balance at start, end",
+                    f"{name}: balance (delta/kappa), start, end",
                     f"{one.balance:.3g}, {self.balance_at_end[name]:.3g}",
                 ],
                 [
@@ -217,10 +208,13 @@ def find_regime(path: Trajectory, problem: Problem, x: Any = None, moments: int 
     import xarray as xr
 
     parameters = path.parameters_for(problem)
+    saved = path.data["saved"].values
+    if saved[0] > 0:
+        raise InputError("The run did not keep its start: train with times that include 0.")
     watch = Watch(problem, parameters[0], x)
-    rows = _moments(path.data["saved"].values, moments)
+    rows = _moments(saved, max(moments, 4))
     seen = [watch(parameters[k]) for k in rows]
-    times = path.data["saved"].values[rows]
+    times = saved[rows]
     loss = np.interp(times, path.time, path.loss)
     data = xr.Dataset(
         {
@@ -234,14 +228,18 @@ def find_regime(path: Trajectory, problem: Problem, x: Any = None, moments: int 
     data.attrs["delay"] = delay_of(times, loss, data["kernel_distance"].values, pace)
     kept = {} if problem.adaptive else conserved_quantities(problem, parameters[0])
     last = {} if problem.adaptive else conserved_quantities(problem, parameters[-1])
-    name = verdict(data["kernel_distance"].values, data.attrs["delay"])
+    name = verdict(
+        data["kernel_distance"].values, data["kernel_growth"].values, data.attrs["delay"]
+    )
     return Regime(name, data, kept, {layer: one.balance for layer, one in last.items()})
 
 
-def verdict(distance: Float[np.ndarray, " moments"], delay: float) -> str:
-    """The regime, from the kernel distance along a run and the delay of its turn."""
+def verdict(
+    distance: Float[np.ndarray, " moments"], growth: Float[np.ndarray, " moments"], delay: float
+) -> str:
+    """The regime, from the kernel's turn and growth along a run and the delay of its turn."""
     if distance.max() < STILL:
-        return LAZY
+        return LAZY if growth.min() > 1 / GREW and growth.max() < GREW else RICH
     return DELAYED if delay > LATE else RICH
 
 
@@ -252,9 +250,14 @@ def delay_of(
     pace: float,
 ) -> float:
     """How often the loss would have fallen, at its first `pace`, when the kernel began to turn."""
-    fall = float(loss[0] - loss.min())
-    begun = float(time[np.argmax(distance >= _BEGUN * distance.max())])
-    return begun * pace / fall if fall > 0 else 0.0
+    fall, level = float(loss[0] - loss.min()), _BEGUN * float(distance.max())
+    after = int(np.argmax(distance >= level))
+    if after == 0 or fall <= 0:
+        return 0.0
+    # linear between two moments, which may be coarse at the start of a long run
+    part = (level - distance[after - 1]) / (distance[after] - distance[after - 1])
+    begun = time[after - 1] + part * (time[after] - time[after - 1])
+    return float(begun) * pace / fall
 
 
 def _moments(times: np.ndarray, most: int) -> np.ndarray:
@@ -267,11 +270,15 @@ def _moments(times: np.ndarray, most: int) -> np.ndarray:
     return np.union1d(even, np.searchsorted(times, wanted).clip(max=len(times) - 1))
 
 
-def _some(problem: Problem, x: Any) -> np.ndarray:
-    """The inputs at which kernels are taken: those given, or the task's, evenly thinned if many."""
+def _some(problem: Problem, x: Any) -> tuple[np.ndarray, np.ndarray | None]:
+    """The inputs at which kernels are taken, those given or the task's (evenly thinned if many), and the
+    targets of the task's own samples."""
     if x is not None:
-        return finite_numbers("x", x)
-    if not isinstance(problem.task, AbstractPoints):
-        raise InputError(f"'{problem.task.name}' has no samples; give inputs x to look at.")
-    inputs = np.asarray(problem.task.x)
-    return inputs[spread(len(inputs), _MOST_ROWS)]
+        return finite_numbers("x", x), None
+    task = problem.task
+    if not isinstance(task, AbstractPoints):
+        raise InputError(f"'{task.name}' has no samples; give inputs x to look at.")
+    rows = spread(len(task.x), max(2, _MOST_ROWS // task.outputs))
+    # moments stand for samples in the kernel's distance, but not in the targets
+    targets = np.asarray(task.y)[rows] if isinstance(task, Samples) else None
+    return np.asarray(task.x)[rows], targets

@@ -19,7 +19,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
@@ -43,12 +42,14 @@ def tangent_kernel(
     """
     samples = _inputs(problem, x)
     theta = jnp.asarray(theta, dtype=jnp.float64)
+    if theta.shape != (problem.width, problem.size):
+        wanted = (problem.width, problem.size)
+        raise InputError(f"The parameters must have shape {wanted}; got {theta.shape}.")
     weights = problem.weights(theta)
     factors = jax.eval_shape(problem.units.gradient_factors, weights, samples[0])
     if factors is None or problem.adaptive:
-        return network_kernel(
-            _Respond(problem), theta, samples, rates=problem.pace(theta), traced=traced
-        )
+        pace = problem.weights(problem.pace(theta))
+        return network_kernel(problem.units.combine, weights, samples, rates=pace, traced=traced)
     rows = len(samples) * (1 if traced else problem.task.outputs)
     each = 8 * sum(leaf.size for leaf in jax.tree.leaves(factors))
     # two blocks of samples at a time, each with its factors and what they are made from
@@ -67,21 +68,24 @@ def network_kernel(
 ) -> Float[Array, "rows rows"]:
     """The kernel of any JAX function of parameters and one input, in the precision of its parameters.
 
-    `rates` is a tree like the parameters. `memory` in bytes bounds what is held besides the kernel; by
-    default twice the kernel.
+    `rates` is a tree like the parameters, of arrays or numbers. `memory` in bytes bounds what is held besides
+    the kernel; by default twice the kernel.
     """
     x = jnp.asarray(x)
-    flat, unravel = ravel_pytree(parameters)
-    pace = jnp.ones_like(flat) if rates is None else ravel_pytree(rates)[0].astype(flat.dtype)
+    parameters = jax.tree.map(jnp.asarray, parameters)
+    one = rates if rates is not None else jax.tree.map(lambda _: 1.0, parameters)
+    pace = jax.tree.map(lambda leaf, rate: jnp.asarray(rate, leaf.dtype), parameters, one)
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(parameters))
     answer = jax.eval_shape(network, parameters, x[0])
     if answer.ndim != 1:
         raise InputError(f"The network must answer a vector to one input; got {answer.shape}.")
     rows = len(x) * (1 if traced else answer.size)
-    room = memory if memory is not None else 2 * rows**2 * flat.dtype.itemsize
-    block = _block(room / 2, answer.size * flat.nbytes, len(x))
+    room = memory if memory is not None else 2 * rows**2 * answer.dtype.itemsize
+    # a block of samples has its gradients twice, before and after they are multiplied by the rates
+    block = _block(room / 2, 2 * answer.size * size, len(x))
     activity = _temporary_bytes(network, parameters, x[0])
-    chunk = _block(room / 2, block * answer.size * activity, len(x))
-    kernel = _rows(network, unravel, flat, pace, x, traced, block, chunk)
+    chunk = _block(room / 4, block * answer.size * activity, len(x))
+    kernel = _rows(network, parameters, pace, x, traced, block, chunk)
     return kernel.reshape(rows, rows)
 
 
@@ -90,6 +94,10 @@ def kernel_distance(first: Kernel, second: Kernel) -> float:
     k1, k2 = (np.asarray(kernel, dtype=np.float64) for kernel in (first, second))
     if k1.shape != k2.shape:
         raise InputError(f"The kernels have shapes {k1.shape} and {k2.shape}.")
+    if not np.isfinite(k1).all() or not np.isfinite(k2).all() or not k1.any() or not k2.any():
+        raise InputError(
+            "A kernel is zero or not finite: no network answers to its parameters here."
+        )
     # as a distance of unit vectors: 1 - cos loses what is below 1e-16, the difference does not
     return float(0.5 * np.sum((k1 / np.linalg.norm(k1) - k2 / np.linalg.norm(k2)) ** 2))
 
@@ -108,36 +116,17 @@ def target_alignment(kernel: Kernel, y: Any) -> float:
     return gram / (float(np.linalg.norm(k)) * float(np.linalg.norm(targets @ targets.T)))
 
 
-class _Respond(eqx.Module):
-    """A problem as a function of parameters and one input."""
-
-    problem: Problem
-
-    def __call__(self, theta: Array, x: Array) -> Array:
-        return self.problem.units.combine(self.problem.weights(theta), x)
-
-
 @eqx.filter_jit
 def _rows(
-    network: Network,
-    unravel: Callable,
-    flat: Array,
-    pace: Array,
-    x: Array,
-    traced: bool,
-    block: int,
-    chunk: int,
+    network: Network, parameters: Any, pace: Any, x: Array, traced: bool, block: int, chunk: int
 ) -> Array:
-    def answer(theta: Array, one: Array) -> Array:
-        return network(unravel(theta), one)
-
-    def respond(step: Array) -> Array:
+    def respond(step: Any) -> Array:
         """How all samples answer to a step of the parameters, (n, c)."""
-        turn = lambda one: jax.jvp(lambda th: answer(th, one), (flat,), (step,))[1]  # noqa: E731
+        turn = lambda one: jax.jvp(lambda p: network(p, one), (parameters,), (step,))[1]  # noqa: E731
         return jax.lax.map(turn, x, batch_size=chunk)
 
     def row(one: Array) -> Array:
-        steps = pace * jax.jacrev(answer)(flat, one)
+        steps = jax.tree.map(jnp.multiply, pace, jax.jacrev(network)(parameters, one))
         rows = jax.lax.map(respond, steps)  # (c, n, c)
         return jnp.einsum("cnc->n", rows) if traced else rows
 
@@ -183,6 +172,8 @@ def _inputs(problem: Problem, x: Any) -> Array:
             )
         x = problem.task.x
     samples = jnp.asarray(x, dtype=jnp.float64)
+    if not bool(jnp.all(jnp.isfinite(samples))):
+        raise InputError("x holds NaN or infinite numbers.")
     if samples.ndim != 2 or samples.shape[1] != problem.task.inputs:
         raise InputError(f"x must have shape (n, {problem.task.inputs}); got {samples.shape}.")
     return samples

@@ -4,6 +4,8 @@ from saddlewalk.tasks.base import AbstractTask as AbstractTask
 from saddlewalk.tasks.base import Modes as Modes
 from saddlewalk.tasks.files import load_encoding as load_encoding
 from saddlewalk.tasks.files import load_task as load_task
+from saddlewalk.tasks.hierarchy import RandomHierarchy as RandomHierarchy
+from saddlewalk.tasks.hierarchy import random_hierarchy as random_hierarchy
 from saddlewalk.tasks.images import agf_figure_7 as agf_figure_7
 from saddlewalk.tasks.images import images as images
 from saddlewalk.tasks.in_context import InContextRegression as InContextRegression

@@ -1,3 +1,4 @@
 """What is predicted. This folder never sees a training run."""
 
+from saddlewalk.theory import lazyrich as lazyrich
 from saddlewalk.theory.prediction import predict as predict

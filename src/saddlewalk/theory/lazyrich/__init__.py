@@ -28,6 +28,9 @@ from saddlewalk.theory.lazyrich.function_space import preconditioner_rate as pre
 from saddlewalk.theory.lazyrich.neuron import Neuron as Neuron
 from saddlewalk.theory.lazyrich.neuron import NeuronPath as NeuronPath
 from saddlewalk.theory.lazyrich.neuron import layer_norms as layer_norms
+from saddlewalk.theory.lazyrich.piecewise import Spherical as Spherical
+from saddlewalk.theory.lazyrich.piecewise import activation_slopes as activation_slopes
+from saddlewalk.theory.lazyrich.piecewise import drives as drives
 from saddlewalk.theory.lazyrich.piecewise import piecewise_kernel as piecewise_kernel
 from saddlewalk.theory.lazyrich.piecewise import signed_spherical as signed_spherical
 from saddlewalk.theory.lazyrich.piecewise import spherical_rates as spherical_rates

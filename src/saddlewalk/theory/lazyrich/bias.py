@@ -20,17 +20,21 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
+from scipy.linalg import null_space
 from scipy.optimize import brentq
 
 from saddlewalk.errors import InputError
 from saddlewalk.tasks.samples import finite_numbers
+from saddlewalk.theory.lazyrich.neuron import check_layer_rates, layer_norms
 
 Vector = Float[np.ndarray, " d"]
 _FITS = 1e-8
+_ROUNDING = 1e-12
+"""Part of a neuron's size below which delta counts as zero."""
 
 
 def neuron_potential(beta: Any, delta: float) -> Any:
-    r"""Theorem 1: :math:`\Psi_\delta = \frac13 (\kappa - 2\delta) \sqrt{\kappa + \delta}`, rates 1."""
+    r"""Theorem 1, for rates 1: :math:`\Psi_\delta = \frac13 (\kappa - 2\delta) \sqrt{\kappa + \delta}`."""
     size = np.linalg.norm(np.asarray(beta, dtype=float), axis=-1)
     kappa = np.hypot(delta, 2 * size)
     # kappa + delta without cancellation downstream
@@ -40,11 +44,9 @@ def neuron_potential(beta: Any, delta: float) -> Any:
 
 def neuron_bias(beta: Any, start: Any, delta: float) -> Any:
     """Theorem 1: what gradient flow from the map `start` minimises among the maps that fit."""
-    first = finite_numbers("the start", start)
-    size = float(np.linalg.norm(first))
-    kappa = math.hypot(delta, 2 * size)
-    minus = kappa - delta if delta <= 0 else 4 * size**2 / (kappa + delta)
-    return neuron_potential(beta, delta) - math.sqrt(minus) * (np.asarray(beta) @ (first / size))
+    first, size = _start(start)
+    _, w = layer_norms(size, delta)
+    return neuron_potential(beta, delta) - math.sqrt(2) * w * (np.asarray(beta) @ (first / size))
 
 
 def neuron_limit(
@@ -57,15 +59,23 @@ def neuron_limit(
 ) -> Vector:
     """The map that one linear neuron, started at (a, w), converges to on data that it can fit.
 
-    `sign` is that of a at the end. Upstream and balanced a never changes its sign; downstream it may, and
-    Theorem 1 supposes that it does not: that is the default. For white inputs `Neuron.basin` knows.
+    `sign` is that of a at the end. Upstream and balanced it is that of the start. Downstream a may change it
+    (Theorem 1 supposes that it does not), and it must be given: for white inputs `Neuron.basin` knows it.
     """
-    X, least, null = _solutions(X, y)
-    w = finite_numbers("w", w)
+    least, null = _solutions(X, y)
+    w, a = finite_numbers("w", w), float(finite_numbers("a", a))
     if w.shape != least.shape:
         raise InputError(f"w must have shape {least.shape}; got {w.shape}.")
-    eta_a, eta_w = rates
+    eta_a, eta_w = check_layer_rates(rates)
     delta = eta_w * a**2 - eta_a * float(w @ w)
+    if sign is None:
+        if delta < -_ROUNDING * (eta_w * a**2 + eta_a * float(w @ w)):
+            raise InputError(
+                "Downstream (delta < 0) a may change its sign: give sign=1 or -1, that of a at the end, from "
+                "a run or, for white inputs, from Neuron.basin."
+            )
+        if a == 0:
+            raise InputError("At a = w = 0 the flow stands still.")
     kept = null @ (null.T @ w)
     middle = delta + eta_a * float(kept @ kept)
     gap = math.hypot(middle, 2 * math.sqrt(eta_a * eta_w) * float(np.linalg.norm(least)))
@@ -81,25 +91,28 @@ def line_limit(X: Any, y: Any, start: Any, delta: float) -> Vector:
 
     .. math:: \alpha = k \sqrt{m + \sqrt{m^2 + \|\beta_\dagger\|^2}}, \qquad m = (k^2 + \delta)/2
     """
-    X, least, null = _solutions(X, y)
+    least, null = _solutions(X, y)
     if null.shape[1] != 1:
         raise InputError(f"The null space of X has {null.shape[1]} dimensions, not one.")
-    first = finite_numbers("the start", start)
-    size, v = float(np.linalg.norm(first)), null[:, 0]
+    (first, size), v = _start(start), null[:, 0]
     # -2 z v / 3 of the paper: the part of w along v
-    k = math.sqrt((math.hypot(delta, 2 * size) - delta) / 2) * float(first @ v) / size
-    half = (k**2 + delta) / 2
-    return least + k * math.sqrt(half + math.hypot(half, float(np.linalg.norm(least)))) * v
+    k = layer_norms(size, delta)[1] * float(first @ v) / size
+    half, length = (k**2 + delta) / 2, float(np.linalg.norm(least))
+    root = math.hypot(half, length)
+    # half + root, without cancellation far downstream
+    return least + k * math.sqrt(half + root if half >= 0 else length**2 / (root - half)) * v
 
 
 def deep_bias(beta: Any, start: Any, depth: int) -> Any:
-    r"""Theorem 15: what a deep linear network with L hidden layers minimises, from balanced weights.
+    r"""Theorem 15: what a deep linear network with L hidden layers minimises, among the maps that fit.
+
+    For square layers of equal rates, balanced at the start (delta -> 0), while the map is never zero.
 
     .. math:: Q(\beta) = \tfrac{L+1}{L+2} \|\beta\|^{(L+2)/(L+1)} - \|\beta_0\|^{-L/(L+1)} \beta_0^\top \beta
     """
-    first, map_ = finite_numbers("the start", start), np.asarray(beta, dtype=float)
+    (first, length), map_ = _start(start), np.asarray(beta, dtype=float)
     size = np.linalg.norm(map_, axis=-1)
-    pull = first / np.linalg.norm(first) ** (depth / (depth + 1))
+    pull = first / length ** (depth / (depth + 1))
     return (depth + 1) / (depth + 2) * size ** ((depth + 2) / (depth + 1)) - map_ @ pull
 
 
@@ -109,12 +122,12 @@ def deep_limit(X: Any, y: Any, start: Any, depth: int) -> Vector:
     The part k of :math:`\|\beta\|^{-L/(L+1)} \beta` in the null space is kept, so the length r solves
     :math:`r^2 - \|k\|^2 r^{2L/(L+1)} = \|\beta_\dagger\|^2`.
     """
-    if depth < 1:
+    if int(depth) != depth or depth < 1:
         raise InputError(f"The number of hidden layers must be at least 1; got {depth}.")
-    X, least, null = _solutions(X, y)
-    first = finite_numbers("the start", start)
+    least, null = _solutions(X, y)
+    first, size = _start(start)
     power = depth / (depth + 1)
-    kept = null @ (null.T @ first) / np.linalg.norm(first) ** power
+    kept = null @ (null.T @ first) / size**power
     pull, length = float(kept @ kept), float(np.linalg.norm(least))
     # at the lower end the two powers cancel, at the upper one r^2 alone is large enough
     low = max(length, pull ** ((depth + 1) / 2))
@@ -127,7 +140,9 @@ def deep_limit(X: Any, y: Any, start: Any, depth: int) -> Vector:
 
 
 def hyperbolic_entropy(x: Any, delta: float) -> Any:
-    r"""Theorem 11: the potential of the mirror flow of the singular values.
+    r"""Theorem 11: the potential of the mirror flow of the singular values, rates 1.
+
+    For a two-layer network with Delta = delta I and h >= min(d, c).
 
     .. math:: q_\delta(x) = \tfrac14 (2x \sinh^{-1}(2x/|\delta|) - \sqrt{4x^2 + \delta^2} + |\delta|),
               \qquad q_\delta'' = 1/\sqrt{4x^2 + \delta^2}
@@ -143,18 +158,31 @@ def hyperbolic_entropy(x: Any, delta: float) -> Any:
 
 
 def singular_value_rate(values: Any, slopes: Any, delta: float) -> Any:
-    r"""Lemma 10: :math:`\dot\lambda_i = -\sqrt{\delta^2 + 4\lambda_i^2}\; \partial L/\partial\lambda_i`."""
+    r"""Lemma 10: :math:`\dot\lambda_i = -\sqrt{\delta^2 + 4\lambda_i^2}\; \partial L/\partial\lambda_i`.
+
+    For Delta = delta I and rates 1.
+    """
     return -np.hypot(delta, 2 * np.asarray(values, dtype=float)) * np.asarray(slopes, dtype=float)
 
 
-def _solutions(X: Any, y: Any) -> tuple[np.ndarray, Vector, Float[np.ndarray, "d k"]]:
+def _start(start: Any) -> tuple[Vector, float]:
+    """A map at the start, and its length."""
+    first = finite_numbers("the start", start)
+    size = float(np.linalg.norm(first))
+    if first.ndim != 1:
+        raise InputError(f"The map at the start must be a vector; got shape {first.shape}.")
+    if size == 0:
+        raise InputError("The map at the start is zero: it has no direction to keep.")
+    return first, size
+
+
+def _solutions(X: Any, y: Any) -> tuple[Vector, Float[np.ndarray, "d k"]]:
     """The least-norm solution of X beta = y, and a basis of the null space of X."""
     X, y = finite_numbers("X", X), finite_numbers("y", y)
-    if X.ndim != 2 or y.shape != (len(X),):
+    if X.ndim != 2 or X.size == 0 or y.shape != (len(X),):
         raise InputError(f"X must be (n, d) and y (n,); got {X.shape} and {y.shape}.")
-    left, values, right = np.linalg.svd(X, full_matrices=True)
-    rank = int(np.sum(values > values[0] * max(X.shape) * np.finfo(float).eps))
-    least = right[:rank].T @ ((left.T @ y)[:rank] / values[:rank])
+    least, null = np.linalg.lstsq(X, y)[0], null_space(X)
+    least = least - null @ (null.T @ least)
     if np.linalg.norm(X @ least - y) > _FITS * float(np.linalg.norm(y)):
         raise InputError("No linear map fits these data: X beta = y has no solution.")
-    return X, least, right[rank:].T
+    return least, null

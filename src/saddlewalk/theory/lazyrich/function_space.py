@@ -18,6 +18,7 @@ from jaxtyping import Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.tasks.samples import finite_numbers
+from saddlewalk.theory.lazyrich.neuron import layer_norms
 
 Matrix = Float[np.ndarray, "_ _"]
 Rates = tuple[float, float]
@@ -65,9 +66,10 @@ def neurons_preconditioner(betas: Any, deltas: Any, rates: Rates = (1.0, 1.0)) -
     if not np.all(sizes > 0):
         raise InputError("M is not determined by maps that are zero: a neuron has none.")
     unit = maps / sizes[:, None, None]
-    kappa = np.hypot(deltas, 2 * math.sqrt(rates[0] * rates[1]) * sizes)
-    outgoing = np.einsum("k,kdc,kde->ce", (kappa + deltas) / 2, unit, unit)
-    incoming = np.einsum("k,kdc,kec->de", (kappa - deltas) / 2, unit, unit)
+    # (kappa +- delta)/2 are the layers' own squares, eta_w |a|^2 and eta_a |w|^2
+    a, w = layer_norms(sizes, deltas, rates)
+    outgoing = np.einsum("k,kdc,kde->ce", rates[1] * a**2, unit, unit)
+    incoming = np.einsum("k,kdc,kec->de", rates[0] * w**2, unit, unit)
     return kronecker_sum(outgoing, incoming)
 
 
@@ -116,13 +118,16 @@ def preconditioner_rate(beta: Any, velocity: Any, delta: float) -> Matrix:
     """
     b, v = finite_numbers("beta", beta), finite_numbers("the velocity", velocity)
     size = float(np.linalg.norm(b))
+    if size == 0:
+        raise InputError("M is not determined by a map that is zero.")
     unit = b / size
     kappa = math.hypot(delta, 2 * size)
     growth = float(unit @ v)
     turn = (v - growth * unit) / size
     change = np.outer(turn, unit) + np.outer(unit, turn)
     scale = 2 * size / kappa * growth
-    return scale * (np.eye(len(b)) + np.outer(unit, unit)) + (kappa - delta) / 2 * change
+    squared = layer_norms(size, delta)[1] ** 2
+    return scale * (np.eye(len(b)) + np.outer(unit, unit)) + squared * change
 
 
 def gram_matrices(beta: Any, delta: float, rates: Rates = (1.0, 1.0)) -> tuple[Matrix, Matrix]:

@@ -53,8 +53,9 @@ class NeuronPath:
     @property
     def phi(self) -> Times:
         """Cosine of the angle between w and the target."""
-        along = self.w @ self.target
-        return along / (np.linalg.norm(self.w, axis=1) * np.linalg.norm(self.target))
+        size = np.linalg.norm(self.w, axis=1) * np.linalg.norm(self.target)
+        # at w = 0 there is no angle; 0 keeps mu phi = 0 right
+        return np.divide(self.w @ self.target, size, out=np.zeros_like(size), where=size > 0)
 
     @property
     def loss(self) -> Times:
@@ -73,7 +74,7 @@ class Neuron:
 
     @classmethod
     def of(cls, a: float, w: Any, target: Any, rates: tuple[float, float] = (1.0, 1.0)) -> "Neuron":
-        """Checked: shapes, finite numbers, a target that is not zero."""
+        """From anything that is a number or a vector, checked; rates are those of a and of w."""
         w, target = finite_numbers("w", w), finite_numbers("the target", target)
         if w.ndim != 1 or w.shape != target.shape:
             raise InputError(
@@ -81,18 +82,21 @@ class Neuron:
             )
         if not np.any(target):
             raise InputError("The target is zero: there is nothing to learn.")
-        if min(rates) <= 0 or not all(map(math.isfinite, rates)):
-            raise InputError(f"Learning rates must be positive; got {rates}.")
-        return cls(float(finite_numbers("a", a)), w, target, (float(rates[0]), float(rates[1])))
+        value = finite_numbers("a", a)
+        if value.ndim != 0:
+            raise InputError(f"a must be one number; got shape {value.shape}.")
+        return cls(float(value), w, target, check_layer_rates(rates))
 
     @classmethod
-    def with_delta(cls, delta: float, beta: Any, target: Any) -> "Neuron":
-        """The start with a > 0 that computes the map `beta` and conserves this delta (rates 1)."""
-        beta = finite_numbers("beta", beta)
+    def with_delta(
+        cls, delta: float, beta: Any, target: Any, rates: tuple[float, float] = (1.0, 1.0)
+    ) -> "Neuron":
+        """The start with a > 0 that computes the map `beta` and conserves this delta."""
+        beta, delta = finite_numbers("beta", beta), float(finite_numbers("delta", delta))
         if not np.any(beta):
             raise InputError("From the map zero the direction of w is not known; give a and w.")
-        a, _ = layer_norms(float(np.linalg.norm(beta)), delta)
-        return cls.of(a, beta / a, target)
+        a, _ = layer_norms(float(np.linalg.norm(beta)), delta, check_layer_rates(rates))
+        return cls.of(a, beta / a, target, rates)
 
     @property
     def delta(self) -> float:
@@ -109,19 +113,20 @@ class Neuron:
     def crossing_time(self) -> float:
         """When a passes through zero; infinite if it never does."""
         grown, decayed, fast, slow = self._modes
-        if grown == 0 or -decayed / grown <= 1:
-            return 0.0 if self.a == 0 else math.inf
+        if grown == 0 or -decayed / grown < 1:
+            return math.inf
         return math.log(-decayed / grown) / (fast - slow)
 
     def at(self, times: Any) -> NeuronPath:
         """a, w, mu, phi at these times; exact, and free of overflow however late they are."""
         t = np.atleast_1d(finite_numbers("times", times))
-        if t.min() < 0:
+        if t.size and t.min() < 0:
             raise InputError("Times must not be negative.")
         grown, decayed, fast, slow = self._modes
         # everything is divided by exp(shift), its largest growth, before it is added up
         shift = fast * t if grown != 0 else np.zeros_like(t)
-        rise, fall = np.exp(fast * t - shift), np.exp(slow * t - shift)
+        rise = np.exp(fast * t - shift) if grown != 0 else np.zeros_like(t)
+        fall = np.exp(slow * t - shift)
         z_a = grown * rise + decayed * fall
         z_w = -slow * grown * rise - fast * decayed * fall
         shrink = 1 / np.sqrt(np.exp(-2 * shift) + 2 * self._growth(t, shift))
@@ -141,18 +146,20 @@ class Neuron:
 
         def integral(rate: float) -> Times:
             """Of exp(rate s) from 0 to t."""
-            if abs(rate) * t.max() < 1e-300:
+            if abs(rate) * t.max(initial=0.0) < 1e-300:
                 return t * down
             # the sign decides which form neither overflows nor cancels
             if rate > 0:
                 return -np.exp(rate * t - 2 * shift) * np.expm1(-rate * t) / rate
             return down * np.expm1(rate * t) / rate
 
-        return (
-            grown**2 * integral(2 * fast)
-            + 2 * grown * decayed * integral(delta)
-            + decayed**2 * integral(2 * slow)
+        terms = (
+            (grown**2, 2 * fast),
+            (2 * grown * decayed, delta),
+            (decayed**2, 2 * slow),
         )
+        # a mode that is absent must not multiply an overflow
+        return sum((size * integral(rate) for size, rate in terms if size != 0), np.zeros_like(t))
 
     @property
     def _modes(self) -> tuple[float, float, float, float]:
@@ -166,6 +173,16 @@ class Neuron:
         large = (abs(delta) + gap) / 2
         fast, slow = (large, -(length**2) / large) if delta >= 0 else (length**2 / large, -large)
         return (along + fast * a) / gap, -(along + slow * a) / gap, fast, slow
+
+
+def check_layer_rates(rates: Any) -> tuple[float, float]:
+    """Two positive learning rates, that of a and that of w."""
+    values = finite_numbers("the rates", rates)
+    if values.shape != (2,) or values.min() <= 0:
+        raise InputError(
+            f"Learning rates must be two positive numbers, of a and of w; got {rates}."
+        )
+    return float(values[0]), float(values[1])
 
 
 def layer_norms(beta: Any, delta: Any, rates: tuple[float, float] = (1.0, 1.0)) -> tuple[Any, Any]:

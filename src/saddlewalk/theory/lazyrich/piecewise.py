@@ -22,6 +22,7 @@ from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.tasks.samples import finite_numbers
+from saddlewalk.theory.lazyrich.neuron import layer_norms
 
 Rates = tuple[float, float]
 
@@ -52,7 +53,11 @@ def spherical_rates(
     deltas, xi = finite_numbers("the deltas", deltas), finite_numbers("the drives", drive)
     kappa = np.hypot(deltas, 2 * math.sqrt(rates[0] * rates[1]) * mu)
     along = np.sum(direction * xi, axis=1)
-    turn = -((kappa + deltas) / (2 * mu))[:, None] * (xi - along[:, None] * direction)
+    a, w = layer_norms(mu, deltas, rates)
+    if not np.all(w > 0):
+        raise InputError("A neuron without incoming weights turns infinitely fast.")
+    # (kappa + delta) / 2 mu = eta_w a / |w|, with the sign of mu
+    turn = -(rates[1] * np.sign(mu) * a / w)[:, None] * (xi - along[:, None] * direction)
     return Spherical(-kappa * along, turn)
 
 

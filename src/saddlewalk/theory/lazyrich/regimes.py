@@ -3,7 +3,8 @@
 With all delta_k large and positive each neuron keeps its outgoing weights and the incoming ones fit the
 data: lazy, if some solution has its rows in the span of the outgoing weights. If none has, the network first
 fits what it can, lazily, and then must turn: delayed rich. With all delta_k large and negative the same
-holds for the columns and the incoming weights. With small delta_k the network is rich.
+holds for the columns and the incoming weights. Large is meant against the maps that are there and that are to
+be learned. With small delta_k, and few and small weights altogether, the network is rich.
 """
 
 from dataclasses import dataclass
@@ -31,7 +32,7 @@ class LinearRegime:
     side: str
     """upstream, downstream, balanced or mixed."""
     strength: float
-    """Smallest |delta_k| over twice the largest singular value of the solution."""
+    """Smallest |delta_k| over twice the neuron's map, or twice the one to be learned if that is larger."""
     outside: float
     """Part of the solution outside the span that the slow layer offers."""
     deltas: np.ndarray
@@ -62,6 +63,8 @@ def linear_regime(
     """The regime of `f(x) = A^T W x` started at A `(h, c)`, W `(h, d)`, on data X `(n, d)`, Y `(n, c)`."""
     A, W = finite_numbers("A", A), finite_numbers("W", W)
     X, Y = finite_numbers("X", X), finite_numbers("Y", Y)
+    if X.ndim != 2 or len(X) != len(Y):
+        raise InputError(f"X must be (n, d) and Y (n, c); got {X.shape} and {Y.shape}.")
     Y = Y.reshape(len(Y), -1)
     if A.ndim != 2 or W.ndim != 2 or len(A) != len(W):
         raise InputError(f"A must be (h, c) and W (h, d); got {A.shape} and {W.shape}.")
@@ -69,18 +72,24 @@ def linear_regime(
         raise InputError(
             f"Data of shapes {X.shape}, {Y.shape} do not suit A {A.shape}, W {W.shape}."
         )
-    deltas = rates[1] * np.sum(A**2, axis=1) - rates[0] * np.sum(W**2, axis=1)
-    least = np.linalg.pinv(X) @ Y
-    size = float(np.sqrt(rates[0] * rates[1]) * np.linalg.norm(least, 2))
-    if size == 0:
+    if len(A) < min(W.shape[1], A.shape[1]):
+        raise InputError(
+            "Theorem 6 asks for h >= min(d, c) hidden neurons: fewer cannot fit every map."
+        )
+    out, back = rates[1] * np.sum(A**2, axis=1), rates[0] * np.sum(W**2, axis=1)
+    deltas, least = out - back, np.linalg.pinv(X) @ Y
+    learned = float(np.sqrt(rates[0] * rates[1]) * np.linalg.norm(least, 2))
+    if learned == 0:
         raise InputError("The least-squares solution is zero: there is nothing to learn.")
-    strength = float(np.abs(deltas).min()) / (2 * size)
-    strongest = float(np.abs(deltas).max()) / (2 * size)
+    # against the map of each neuron, as it is now and as it may become
+    ratios = np.abs(deltas) / (2 * np.maximum(np.sqrt(out * back), learned))
+    strength, strongest = float(ratios.min()), float(ratios.max())
+    whole = float(np.sum(out + back)) / (2 * learned)
     side = _side(deltas, strongest)
     outside = _outside_rows(least, A) if side != "downstream" else _outside_columns(least, W, X)
     if side == "mixed":
         name = MIXED
-    elif strongest < _SMALL:
+    elif strongest < _SMALL and whole < _LARGE:
         name = RICH
     elif strength > _LARGE:
         name = LAZY if outside < _INSIDE else DELAYED
