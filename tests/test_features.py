@@ -1,5 +1,7 @@
 """Features at convergence: matrices against autodiff, and the theorem at exact critical points."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,6 +15,7 @@ from saddlewalk.features.matrices import cosine, pearson, power, symmetrized
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
+from saddlewalk.features.stored import stored_features  # noqa: E402
 from saddlewalk.features.torch import module_features  # noqa: E402
 
 RNG = np.random.default_rng(0)
@@ -215,3 +218,67 @@ def test_refusals():
 
     with pytest.raises(sw.InputError, match="more than once"):
         module_features(Twice(), [(x, x)], nn.MSELoss())
+
+
+# --- stored networks ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(tmp_path):
+    torch.manual_seed(0)
+    net = dense()
+    net[1], net[3] = nn.ReLU(), nn.ReLU()
+    x = RNG.normal(size=(30, 3)).astype(np.float32)
+    labels = (x[:, 0] > 0).astype(int)
+    torch.save(net.state_dict(), tmp_path / "net.pt")
+    np.savez(tmp_path / "data.npz", X=x, y=labels)
+    return tmp_path, net, x, labels
+
+
+def test_a_stored_network_is_the_network(stored):
+    folder, net, x, labels = stored
+    batches = [(torch.tensor(x), torch.tensor(labels))]
+    truth = module_features(net, batches, nn.CrossEntropyLoss(), 0.01)
+    found = stored_features(folder / "net.pt", x, labels, "relu", "cross-entropy", 0.01, batch=8)
+    for one, other in zip(found.layers, truth.layers, strict=True):
+        np.testing.assert_allclose(one.fact, other.fact, rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(one.agop, other.agop, rtol=1e-3, atol=1e-5)
+
+
+def test_diagnose_a_stored_network(stored):
+    from click.testing import CliRunner
+
+    from saddlewalk.cli import main
+
+    folder = stored[0]
+    arguments = ["diagnose", str(folder / "net.pt"), "--data", str(folder / "data.npz")]
+    options = [
+        "--loss",
+        "cross-entropy",
+        "--weight-decay",
+        "0.01",
+        "--json",
+        "--out",
+        str(folder / "out"),
+    ]
+    done = CliRunner().invoke(main, [*arguments, *options])
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.stdout)
+    assert [layer["shape"] for layer in record["layers"]] == [[5, 3], [4, 5], [2, 4]]
+    assert (folder / "out" / "figure.png").stat().st_size > 5000
+
+
+def test_stored_networks_are_read_safely(stored):
+    folder, net, x, labels = stored
+    torch.save(net, folder / "whole.pt")
+    with pytest.raises(sw.InputError, match="no state_dict of plain tensors"):
+        stored_features(folder / "whole.pt", x, labels)
+    with pytest.raises(sw.InputError, match="no file"):
+        stored_features(folder / "none.pt", x, labels)
+    with pytest.raises(sw.InputError, match="reads 3 inputs"):
+        stored_features(folder / "net.pt", x[:, :2], labels)
+    with pytest.raises(sw.InputError, match="cross-entropy"):
+        stored_features(folder / "net.pt", x, labels, loss="crossentropy")
+    torch.save(convolutional().state_dict(), folder / "conv.pt")
+    with pytest.raises(sw.InputError, match="Only fully connected"):
+        stored_features(folder / "conv.pt", x, labels)

@@ -5,9 +5,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 README = Path(__file__).parent.parent / "README.md"
 SADDLES = README.parent / "docs" / "saddles.md"
 REGIMES = README.parent / "docs" / "regimes.md"
+FEATURES = README.parent / "docs" / "features.md"
 
 
 def test_python_blocks_run(tmp_path, monkeypatch, capsys):
@@ -33,6 +36,18 @@ def test_python_blocks_of_the_page_on_regimes():
     done = subprocess.run([sys.executable, "-c", block], capture_output=True, text=True, check=True)
     assert "downstream" in done.stdout
     assert "upstream" in done.stdout
+
+
+def test_python_blocks_of_the_page_on_features(tmp_path):
+    pytest.importorskip("torch")
+    blocks = re.findall(r"```python\n(.*?)```", FEATURES.read_text(), flags=re.DOTALL)
+    assert len(blocks) == 2
+    code = "\n".join(blocks)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "residual" in done.stdout
+    assert (tmp_path / "features.png").stat().st_size > 5000
 
 
 def test_commands_of_the_readme_exist():

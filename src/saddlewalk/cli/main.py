@@ -190,12 +190,24 @@ def compare(**options: Any) -> None:
 @main.command()
 @_options(_COMMON, _START, _RUN)
 @click.option("--regime", is_flag=True, help="Lazy or rich, instead of plateaus, and why.")
-def diagnose(regime: bool, **options: Any) -> None:
+@click.option(
+    "--loss", default="mse", show_default=True, help="Of a .pt file: mse, half-mse, cross-entropy."
+)
+@click.option(
+    "--weight-decay", type=float, help="With which the network of a .pt file was trained."
+)
+def diagnose(regime: bool, loss: str, weight_decay: float | None, **options: Any) -> None:
     """Simulate SETTING and name its plateaus: duration, loss, effective width, kind of point.
 
     With --regime: whether learning was lazy, rich or delayed rich, by the tangent kernel, and whether the
     start was upstream, balanced or downstream, by the conserved quantities.
+
+    If SETTING is a file NET.pt with the state_dict of a trained, fully connected PyTorch network: whether its
+    layers satisfy the Features At Convergence Theorem on --data, with --activation, --loss, --weight-decay.
     """
+    if options["setting"].endswith((".pt", ".pth")):
+        _diagnose_stored(options, loss, weight_decay)
+        return
     import saddlewalk as sw
 
     task, units, common = _prepare(options)
@@ -255,6 +267,40 @@ def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bo
             result.write(folder)
             store.write_json(provenance({"figure": figure, "full": full}), folder / "config.json")
         note(f"wrote {out}/ (figure.png, figure.svg, result.json, config.json)")
+
+
+def _diagnose_stored(options: dict[str, Any], loss: str, weight_decay: float | None) -> None:
+    """Features of a stored network on a data file."""
+    if options["data"] is None:
+        raise InputError(
+            "A stored network is looked at on data: give --data FILE (.npz with X and y, or .csv)."
+        )
+    if options["out"] is not None:
+        store.check_folder_free(options["out"], options["force"])
+    try:
+        from saddlewalk.features.stored import stored_features
+    except ImportError as error:
+        raise InputError("This needs PyTorch: pip install saddlewalk[torch].") from error
+    from saddlewalk.tasks import Samples, load_task
+
+    task = load_task(options["data"])
+    if not isinstance(task, Samples):
+        raise InputError("Features are averages over samples; moments are not enough.")
+    settings = {
+        "activation": options["activation"] or "relu",
+        "loss": loss,
+        "weight_decay": weight_decay,
+    }
+    found = stored_features(options["setting"], task.x, task.y, **settings)  # type: ignore[arg-type]
+    show(found, found.to_json(), options["as_json"])
+    if options["out"] is not None:
+        with store.new_folder(options["out"], options["force"]) as folder:
+            found.plot(folder / "figure.png")
+            found.plot(folder / "figure.svg")
+            store.write_json(found.to_json(), folder / "result.json")
+            config = {"state": options["setting"], "data": options["data"], **settings}
+            store.write_json(provenance(config), folder / "config.json")
+        note(f"wrote {options['out']}/ (figure.png, figure.svg, result.json, config.json)")
 
 
 def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

@@ -178,8 +178,9 @@ class NetworkFeatures:
         from saddlewalk import draw
 
         shown = ("FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)")
+        many = min(many, self.layers[0].weight.shape[1])
         with draw.styled():
-            figure, axes = draw.new_figure(2, many, 2.0 * many, 5.0)
+            figure, axes = draw.new_figure(2, many, max(6.0, 2.0 * many), 5.0, squeeze=False)
             grid = axes[0, 0].get_gridspec()
             for one in axes[0]:
                 one.remove()
@@ -190,7 +191,7 @@ class NetworkFeatures:
                 upper.bar(places + 0.2 * (k - 1.5), heights, 0.18, label=name)
             upper.set_xticks(places, [layer.name for layer in self.layers])
             upper.set_ylabel("correlation with $W^T W$")
-            upper.legend(fontsize=7, ncols=4)
+            upper.legend(fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0))
             values, vectors = self.layers[0].directions(many)
             for one, value, vector in zip(axes[1], values, vectors, strict=False):
                 if image is None:

@@ -11,6 +11,12 @@ from saddlewalk.figures.agf_relu import figure_7
 from saddlewalk.figures.claims import Claim as Claim
 from saddlewalk.figures.claims import FigureResult as FigureResult
 from saddlewalk.figures.claims import Maker
+from saddlewalk.figures.fact_machines import figure_1 as fact_1
+from saddlewalk.figures.fact_machines import figure_5 as fact_5
+from saddlewalk.figures.fact_machines import figure_6 as fact_6
+from saddlewalk.figures.fact_machines import figure_7 as fact_7
+from saddlewalk.figures.fact_networks import figure_4 as fact_4
+from saddlewalk.figures.fact_networks import figure_11 as fact_11
 from saddlewalk.figures.rich_filters import figure_5b as rich_5b
 from saddlewalk.figures.rich_grokking import figure_5d as rich_5d
 from saddlewalk.figures.rich_hierarchy import figure_5c as rich_5c
@@ -47,6 +53,12 @@ FIGURES: dict[str, Maker] = {
     "saddle-4": saddle_4,
     "saddle-5": saddle_5,
     "saddle-6": saddle_6,
+    "fact-1": fact_1,
+    "fact-4": fact_4,
+    "fact-5": fact_5,
+    "fact-6": fact_6,
+    "fact-7": fact_7,
+    "fact-11": fact_11,
     "rich-1a": rich_1a,
     "rich-1b": rich_1b,
     "rich-2": rich_2,
