@@ -40,7 +40,7 @@ def seconds(function):
 # --- the tangent kernel ---------------------------------------------------------------------------------
 
 
-def kernel_row(name, units, inputs, samples=1000):
+def kernel_row(name, units, inputs, execute=True, samples=1000):
     """Time and memory of one kernel, compiled before: what XLA reserves, and how the process grew."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(samples, inputs)) / np.sqrt(inputs)
@@ -48,9 +48,12 @@ def kernel_row(name, units, inputs, samples=1000):
     theta = rng.normal(size=(problem.width, problem.size)) / 30
     program, arguments = compiled_kernel(problem, theta)
     reserved = program.compiled.memory_analysis()
-    with Resident() as resident:
-        took, kernel = seconds(lambda: program(*arguments))
-    kernel_mb = kernel.nbytes / 2**20
+    took = grew = None
+    if execute:
+        with Resident() as resident:
+            took, _ = seconds(lambda: program(*arguments))
+        grew = resident.grew / 2**20
+    kernel_mb = samples**2 * 8 / 2**20
     working = (reserved.temp_size_in_bytes + reserved.output_size_in_bytes) / 2**20
     row = {
         "network": name,
@@ -59,7 +62,7 @@ def kernel_row(name, units, inputs, samples=1000):
         "jacobian_MB": samples * theta.size * 8 / 2**20,
         "reserved_MB": working,
         "reserved_over_kernel": working / kernel_mb,
-        "process_grew_MB": resident.grew / 2**20,
+        "process_grew_MB": grew,
         "seconds": took,
     }
     print(json.dumps(row), flush=True)
@@ -118,6 +121,7 @@ KERNELS = {
     "three hidden layers of 660": (lambda: deep(sw.units.Deep, 660), 200),
     "three hidden layers of 200": (lambda: deep(sw.units.Deep, 200), 100),
     "the same, from gradients alone": (lambda: deep(Plain, 200), 100),
+    "660, from gradients alone (not run)": (lambda: deep(Plain, 660), 200, False),
 }
 
 
@@ -216,7 +220,10 @@ def table(rows):
     keys = list(rows[0])
     lines = ["| " + " | ".join(keys) + " |", "|" + " --- |" * len(keys)]
     for one in rows:
-        cells = [f"{v:.3g}" if isinstance(v, float) else str(v) for v in one.values()]
+        cells = [
+            "-" if v is None else f"{v:.3g}" if isinstance(v, float) else str(v)
+            for v in one.values()
+        ]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
@@ -228,9 +235,9 @@ def main():
         with sw.float64():
             return cells_per_second(*map(int, sys.argv[2:6]))
     if sys.argv[1:2] == ["kernel"]:
-        units, inputs = KERNELS[sys.argv[2]]
+        units, *how = KERNELS[sys.argv[2]]
         with sw.float64():
-            return kernel_row(sys.argv[2], units(), inputs)
+            return kernel_row(sys.argv[2], units(), *how)
 
     def measured(*arguments):
         # each in a process of its own: the peak of memory is a process's
@@ -263,11 +270,11 @@ in one compiled program, one by one in a compiled program, and by calls of `trai
 
 {}
 
-The same on a lent GPU (`regimes_gpu.json`, copied from its output):
+The same on a GPU (`regimes_gpu.json`, copied from its output):
 
 {}
 
-The paper's whole grid, 17 x 17 cells and 16 seeds:
+The paper's grid of 17 x 17 cells, with 16 seeds and with 4:
 
 {}
 """

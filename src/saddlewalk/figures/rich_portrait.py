@@ -424,7 +424,7 @@ def supporting_figure(measured: Portrait, grid: Grid) -> FigureResult:
             Claim(
                 "most that switch (the authors: 20.3, 21.0, 21.2 of 50 after 100, 1,000, 10,000 steps)",
                 f"{hamming.max():.3g}",
-                18 < hamming.max() < 25,
+                bool(18 < hamming.max() < 25),
             ),
         ),
         _draw_portrait({k: v.mean(axis=1) for k, v in measured.items()}, grid,
