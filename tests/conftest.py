@@ -60,8 +60,8 @@ def failing_claims(tmp_path):
 
     def failing(result):
         result.write(tmp_path)
-        assert (tmp_path / "figure.png").stat().st_size > 20_000
-        assert (tmp_path / "figure.svg").stat().st_size > 20_000
+        assert (tmp_path / "figure.png").stat().st_size > 10_000
+        assert (tmp_path / "figure.svg").stat().st_size > 10_000
         assert json.loads((tmp_path / "result.json").read_text())["figure"] == result.name
         assert result.name in FIGURES
         return [claim.statement for claim in result.claims if not claim.holds]

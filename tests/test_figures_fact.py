@@ -29,12 +29,25 @@ def test_rare_products():
 
 
 def test_block_circulant():
-    """1 for a matrix that addition modulo p would make, near 0 for noise."""
-    rng, p = np.random.default_rng(0), 7
-    first, second, mixed = rng.normal(size=(3, p))
+    """1 for a block that depends on a - b alone, about 1/p for noise."""
+    rng, p = np.random.default_rng(0), 31
     index = np.arange(p)
-    shift, plus = (index[:, None] - index) % p, (index[:, None] + index) % p
-    upper = np.hstack([first[shift], mixed[plus]])
-    lower = np.hstack([mixed[plus].T, second[shift]])
-    assert fact_machines.block_circulant(np.vstack([upper, lower])) == pytest.approx(1.0)
-    assert fact_machines.block_circulant(rng.normal(size=(2 * p, 2 * p))) < 0.5
+    metric = rng.normal(size=(2 * p, 2 * p))
+    assert fact_machines.block_circulant(metric) < 0.1
+    metric[:p, p:] = rng.normal(size=p)[(index[:, None] - index) % p]
+    assert fact_machines.block_circulant(metric) == pytest.approx(1.0)
+
+
+@pytest.mark.slow
+def test_parities(failing_claims, monkeypatch):
+    monkeypatch.setattr(fact_machines, "SAMPLES", {2: 500})
+    assert failing_claims(fact_machines.figure_5()) == []
+
+
+def test_modular_addition_is_all_pairs():
+    x, y, order = fact_machines.modular_pairs()
+    assert x.shape == (61**2, 122)
+    assert (x.sum(axis=1) == 2).all()
+    a, b = x[:, :61].argmax(axis=1), x[:, 61:].argmax(axis=1)
+    np.testing.assert_array_equal(y.argmax(axis=1), (a + b) % 61)
+    assert sorted(order) == list(range(61**2))

@@ -92,7 +92,9 @@ class Recursion:
     def next_metric(self, machine: Machine) -> Matrix:
         """The update of line 6, scaled to trace d."""
         x, metric = machine.centers, machine.metric
-        if self.update == "agop":
+        if self.update == "agop" and self._few_samples(machine):
+            new = matrix_power(self.xp, self._agop_by_samples(machine), self.power)
+        elif self.update == "agop":
             new = matrix_power(
                 self.xp, self._features(machine_matrices.agop_rows, machine) / len(x), self.power
             )
@@ -100,6 +102,23 @@ class Recursion:
             matrix = self._features(machine_matrices.fact_rows, machine)
             new = _symmetrized(self.xp, matrix, metric, geometric=self.update == "fact-geometric")
         return scaled(self.xp, new, x.shape[1])
+
+    def _few_samples(self, machine: Machine) -> bool:
+        """Whether one product of n x n matrices is cheaper than one of n x d for each output."""
+        n, outputs = machine.alpha.shape
+        return (
+            not self.kernel.radial
+            and machine.metric.ndim == 2
+            and 2 * outputs * machine.centers.shape[1] > n
+        )
+
+    def _agop_by_samples(self, machine: Machine) -> Matrix:
+        r""":math:`\frac1n M X^\top (S^\top S \circ A) X M` (Proposition 5.1)."""
+        x, alpha = machine.centers, machine.alpha
+        geometry = self._among(x, machine.metric, slice(0, len(x)))
+        slope = self.kernel.slope(self.xp, geometry, self.kernel.value(self.xp, geometry))
+        xm = x @ machine.metric
+        return xm.T @ (((slope.T @ slope) * (alpha @ alpha.T)) @ xm) / len(x)
 
     def _features(self, rows_of: Any, machine: Machine) -> Matrix:
         """A sum over blocks of rows of the kernel."""

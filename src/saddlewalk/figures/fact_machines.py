@@ -1,7 +1,7 @@
 """Figs 1, 5, 6 and 7 of the Features At Convergence paper: Recursive Feature Machines that learn features.
 
 Labels are -1 and 1, and M is scaled to trace d after every step. The paper's bandwidth of 5 for parities asks
-for a ridge near 1e-8 in double precision; a bandwidth of half the norm of x is used instead.
+for a ridge near 1e-8 in double precision; a bandwidth of 0.7 (inputs have norm 1) is used instead.
 """
 
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ DIM, TESTED = 50, 1000
 SAMPLES = {2: 500, 3: 5000}
 PHASE = (4, 10_000)
 """k and n of the phase transition: the paper has n = 25,000."""
-P, PART, STEPS = 61, 0.5, 30
-_BANDWIDTH, _RIDGE = 0.5, 1e-6
+P, PART, STEPS = 61, 0.5, 45
+_BANDWIDTH, _RIDGE, _UPDATES = 0.7, 1e-6, 10
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,11 @@ class Learning:
 def figure_5() -> FigureResult:
     """Sparse parities: the support on the diagonal of the features."""
     runs = {
-        (k, update): _parity(k, n, update, 10) for k, n in SAMPLES.items() for update in UPDATES
+        (k, update): _parity(k, n, update, _UPDATES)
+        for k, n in SAMPLES.items()
+        for update in UPDATES
     }
-    best = {key: float(run.accuracy.max()) for key, run in runs.items()}
+    last = {key: float(run.accuracy[-1]) for key, run in runs.items()}
     found = {(k, update): _support_found(k, run) for (k, update), run in runs.items()}
     with draw.styled():
         figure, axes = draw.new_figure(len(SAMPLES), len(UPDATES), 10, 6)
@@ -52,9 +54,9 @@ def figure_5() -> FigureResult:
             for k, n in SAMPLES.items()
             for claim in (
                 Claim(
-                    f"k = {k}, n = {n:,}: test accuracy 1.0 ({', '.join(UPDATES)}; best iterate)",
-                    listed(best[k, update] for update in UPDATES),
-                    min(best[k, update] for update in UPDATES) >= (1.0 if k > 2 else 0.99),
+                    f"k = {k}, n = {n:,}: test accuracy 1.0 ({', '.join(UPDATES)}; after {_UPDATES} updates)",
+                    listed(last[k, update] for update in UPDATES),
+                    min(last[k, update] for update in UPDATES) == 1.0,
                 ),
                 Claim(
                     f"k = {k}: the largest entries of the features are the support",
@@ -103,13 +105,15 @@ def figure_6() -> FigureResult:
     """Grokking modular addition: the features become block-circulant."""
     runs = {update: _modular(update) for update in ("agop", "fact")}
     scores = {update: block_circulant(run.machine.metric) for update, run in runs.items()}
-    final = {update: float(run.accuracy.max()) for update, run in runs.items()}
+    tested = P**2 - int(PART * P**2)
+    wrong = {update: round(tested * (1 - run.accuracy[-1])) for update, run in runs.items()}
     late = {update: int(np.argmax(run.accuracy > 0.99)) for update, run in runs.items()}
     with draw.styled():
         figure, axes = draw.new_figure(1, 3, 12, 3.8)
         for one, (update, run) in zip(axes[:2], runs.items(), strict=True):
-            centred = run.machine.metric - np.diag(np.diag(run.machine.metric))
-            one.imshow(centred, cmap="viridis")
+            off = run.machine.metric - np.diag(np.diag(run.machine.metric))
+            size = float(np.quantile(np.abs(off), 0.999))
+            one.imshow(off, cmap="RdBu_r", vmin=-size, vmax=size)
             one.set_title(f"{update}, without the diagonal", fontsize=9)
             one.grid(False)
         for update, run in runs.items():
@@ -121,7 +125,9 @@ def figure_6() -> FigureResult:
         f"Recursive Feature Machines grok addition modulo {P}",
         (
             Claim(
-                "test accuracy reaches 100%", listed(final.values()), min(final.values()) > 0.999
+                f"test accuracy reaches 100% but for a few pairs (wrong of {tested})",
+                listed(wrong.values()),
+                max(wrong.values()) <= 5,
             ),
             Claim(
                 "generalisation is delayed (update at which 99% is reached; training is fitted at once)",
@@ -129,7 +135,7 @@ def figure_6() -> FigureResult:
                 min(late.values()) > 5,
             ),
             Claim(
-                "features are block-circulant (part of their squares that is)",
+                "features are block-circulant (part of the block between the words that is)",
                 listed(scores.values()),
                 min(scores.values()) > 0.9,
             ),
@@ -141,10 +147,11 @@ def figure_6() -> FigureResult:
 
 def figure_7() -> FigureResult:
     """Why AGOP and FACT agree: tau and k' are proportional (Proposition 5.1)."""
-    run = _modular("fact", kernel="polynomial")
+    run = _modular("fact")
     machine = run.machine
     kernel, x = machine.kernel, machine.centers
-    slope = kernel.slope(np, kernel.geometry(np, x, x, machine.metric), None)
+    geometry = kernel.geometry(np, x, x, machine.metric)
+    slope = kernel.slope(np, geometry, kernel.value(np, geometry))
     tau = slope.T @ slope / len(x)
     pairs = np.random.default_rng(0).integers(len(x), size=(2, 1000))
     k, t = slope[tuple(pairs)], tau[tuple(pairs)]
@@ -195,24 +202,17 @@ def modular_pairs(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def block_circulant(metric: np.ndarray) -> float:
-    """The part of a matrix's squares that its nearest block-circulant matrix holds, diagonals left out.
+    """How far the block between the two words depends on the difference of residues alone.
 
-    Words of modular addition can be shifted, so the blocks of one word are circulant, and those of two words
-    are constant along their other diagonals.
+    The part of its squares, around the mean, that the nearest circulant matrix holds. Blocks of one word with
+    itself hold little besides their diagonal.
     """
     half = len(metric) // 2
+    block = metric[:half, half:] - metric[:half, half:].mean()
     index = np.arange(half)
-    shift = (index[:, None] - index[None]) % half
-    other = (index[:, None] + index[None]) % half
-    kept = whole = 0.0
-    for rows, columns, along in ((0, 0, shift), (1, 1, shift), (0, 1, other)):
-        block = metric[rows * half : (rows + 1) * half, columns * half : (columns + 1) * half]
-        off = along != 0 if along is shift else np.ones_like(along, dtype=bool)
-        values, labels = block[off] - block[off].mean(), along[off]
-        means = np.array([values[labels == label].mean() for label in np.unique(labels)])
-        counts = np.array([np.sum(labels == label) for label in np.unique(labels)])
-        kept, whole = kept + float(np.sum(counts * means**2)), whole + float(np.sum(values**2))
-    return kept / whole
+    difference = (index[:, None] - index) % half
+    means = np.bincount(difference.ravel(), block.ravel()) / half
+    return float(half * np.sum(means**2) / np.sum(block**2))
 
 
 def _parity(k: int, n: int, update: str, updates: int) -> Learning:
@@ -223,11 +223,12 @@ def _parity(k: int, n: int, update: str, updates: int) -> Learning:
     return _learn(recursion, x[:n], y[:n], judge, updates)
 
 
-def _modular(update: str, kernel: str = "gaussian") -> Learning:
+def _modular(update: str) -> Learning:
+    """The quadratic kernel, no ridge but for rounding."""
     x, y, order = modular_pairs()
     cut = int(PART * len(x))
     train, new = order[:cut], order[cut:]
-    recursion = Recursion(kernel_named(kernel, 2.5 if kernel == "gaussian" else 1.0), 1e-9, update)
+    recursion = Recursion(kernel_named("polynomial", 1.0), 1e-9, update)
     answers = y.argmax(axis=1)
     judge = lambda m: np.mean(m.predict(np, x[new]).argmax(axis=1) == answers[new])  # noqa: E731
     return _learn(recursion, x[train], y[train], judge, STEPS)
