@@ -2,6 +2,7 @@
 
 import json
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,14 +10,15 @@ import pytest
 from scipy.optimize import minimize
 
 import saddlewalk as sw
-from saddlewalk.features import network_features
-from saddlewalk.features.matrices import cosine, pearson, power, symmetrized
+from saddlewalk.features import FeatureHistory, gradient_features, network_features
+from saddlewalk.features.equinox import equinox_features
+from saddlewalk.features.matrices import cosine, pearson, power, symmetrized_product
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
 
 from saddlewalk.features.stored import stored_features  # noqa: E402
-from saddlewalk.features.torch import module_features  # noqa: E402
+from saddlewalk.features.torch import lightning_callback, module_features  # noqa: E402
 
 RNG = np.random.default_rng(0)
 DECAY = 0.02
@@ -101,7 +103,7 @@ def test_theorem_3_1_at_a_critical_point(name):
         assert layer.residual < 1e-6
         for found, truth in (
             (layer.fact, layer.feature_matrix),
-            (symmetrized(layer.fact), layer.feature_matrix),
+            (layer.candidates()["sqrt(FACT FACT^T)"], layer.feature_matrix),
             (layer.backward_fact, layer.weight @ layer.weight.T),
         ):
             assert np.abs(found - truth).max() < 1e-6 * scale
@@ -166,6 +168,146 @@ def test_networks_of_this_package_agree_with_torch():
             np.testing.assert_allclose(matrix, other.candidates()[name], rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_equinox_modules_agree_with_torch(name):
+    """The same weights, once with hooks in PyTorch and once with nudges in JAX."""
+    make, shape, loss = CASES[name]
+    torch.manual_seed(3)
+    net = make().double()
+    x, y = data(shape, loss, 9)
+    theirs = module_features(net, [(x, y)], loss, DECAY)
+
+    def translated(part):
+        if isinstance(part, nn.Linear):
+            new = eqx.nn.Linear(part.in_features, part.out_features, key=jax.random.key(0))
+            bias = part.bias.detach().numpy()
+        elif isinstance(part, nn.Conv2d):
+            new = eqx.nn.Conv2d(
+                part.in_channels, part.out_channels, part.kernel_size, padding=part.padding, key=jax.random.key(0)
+            )  # fmt: skip
+            bias = part.bias.detach().numpy()[:, None, None]
+        else:
+            plain = {
+                nn.Tanh: jnp.tanh, nn.Softplus: jax.nn.softplus, nn.Flatten: jnp.ravel,
+                nn.AvgPool2d: eqx.nn.AvgPool2d(2, 2),
+            }[type(part)]  # fmt: skip
+            return plain if isinstance(plain, eqx.Module) else eqx.nn.Lambda(plain)
+        arrays = (jnp.asarray(part.weight.detach().numpy()), jnp.asarray(bias))
+        return eqx.tree_at(lambda one: (one.weight, one.bias), new, arrays)
+
+    def penalty(answer, target):
+        if isinstance(loss, nn.CrossEntropyLoss):
+            return -jax.nn.log_softmax(answer)[target]
+        return 0.5 * jnp.sum((answer - target) ** 2)
+
+    with sw.float64():
+        module = eqx.nn.Sequential([translated(part) for part in net])
+        pairs = [(a.numpy(), b.numpy()) for a, b in ((x[:5], y[:5]), (x[5:], y[5:]))]
+        ours = equinox_features(module, pairs, penalty, DECAY)
+    assert [layer.name for layer in ours.layers] == [
+        f".layers[{layer.name}]".lstrip(".") for layer in theirs.layers
+    ]
+    for one, other in zip(ours.layers, theirs.layers, strict=True):
+        for key, matrix in (one.candidates() | one.backward_candidates()).items():
+            truth = (other.candidates() | other.backward_candidates())[key]
+            np.testing.assert_allclose(matrix, truth, rtol=1e-7, atol=1e-8 * np.abs(truth).max())
+
+
+class Tokens(eqx.Module):
+    """One layer for many tokens."""
+
+    layer: eqx.nn.Linear
+
+    def __call__(self, x):
+        return jax.vmap(self.layer)(x).sum(axis=0)
+
+
+def test_shared_layers_of_equinox_are_refused():
+    layer = eqx.nn.Linear(2, 3, key=jax.random.key(0))
+    penalty = lambda answer, target: jnp.sum((answer - target) ** 2)  # noqa: E731
+    with pytest.raises(sw.InputError, match="more than once"):
+        equinox_features(Tokens(layer), [(np.ones((4, 5, 2)), np.ones((4, 3)))], penalty)
+    with pytest.raises(sw.InputError, match="no batches"):
+        equinox_features(layer, [], penalty)
+    with pytest.raises(sw.InputError, match="no linear or convolutional"):
+        equinox_features(eqx.nn.Lambda(jnp.tanh), [(np.ones((4, 2)), np.ones((4, 2)))], penalty)
+
+
+def test_fact_from_weights_and_gradients_alone():
+    W, G = RNG.normal(size=(2, 3, 4))
+    found = gradient_features({"first": W}, {"first": G}, 0.5)
+    np.testing.assert_allclose(found["first"].fact, -2 * W.T @ G)
+    assert set(found["first"].correlations()) == {
+        "FACT", "sqrt(FACT FACT^T)", "bFACT", "sqrt(bFACT bFACT^T)",
+    }  # fmt: skip
+    assert "-" in str(found)
+    with pytest.raises(sw.InputError, match="pass over the data"):
+        found[0].agop
+    with pytest.raises(sw.InputError, match="named alike"):
+        gradient_features({"first": W}, {"second": G})
+    with pytest.raises(sw.InputError, match="same shape"):
+        gradient_features({"first": W}, {"first": G.T})
+
+
+def test_history_of_a_training(tmp_path):
+    """Towards a critical point the residual falls and FACT comes close to W^T W."""
+    make, shape, loss = CASES["dense, squared"]
+    torch.manual_seed(0)
+    net = make().double()
+    x, y = data(shape, loss)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9, weight_decay=DECAY)
+    history = FeatureHistory()
+    with pytest.raises(sw.InputError, match="Nothing has been recorded"):
+        history.to_xarray()
+    for step in range(601):
+        if step % 200 == 0:
+            numbers = history.record(step, module_features(net, [(x, y)], loss, DECAY))
+        optimizer.zero_grad()
+        loss(net(x), y).backward()
+        optimizer.step()
+    found = history.to_xarray()
+    assert found["pearson"].sizes == {"step": 4, "layer": 3, "matrix": 12}
+    assert float(found["residual"][-1].max()) < 0.05 < 0.3 < float(found["residual"][0].min())
+    assert numbers["0/FACT"] == float(found["pearson"].sel(layer="0", matrix="FACT")[-1]) > 0.99
+    history.plot(tmp_path / "history.png")
+    history.plot(tmp_path / "backward.png", backward=True)
+    assert (tmp_path / "history.png").stat().st_size > 5000
+    with pytest.raises(sw.InputError, match="layers have changed"):
+        history.record(700, module_features(net, [(x, y)], loss, DECAY, layers=["0"]))
+
+
+@pytest.mark.filterwarnings("ignore")  # Lightning's advice about workers and loggers
+def test_lightning_callback(tmp_path):
+    lightning = pytest.importorskip("lightning.pytorch")
+    make, shape, loss = CASES["dense, squared"]
+
+    class Learner(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = make().double()
+
+        def training_step(self, batch, index):
+            return loss(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), lr=0.1, weight_decay=DECAY)
+
+    pairs = torch.utils.data.TensorDataset(*data(shape, loss))
+    loader = torch.utils.data.DataLoader(pairs, batch_size=8)
+    callback = lightning_callback(loader, loss, DECAY, every=2, part="net")
+    trainer = lightning.Trainer(
+        max_epochs=3, callbacks=[callback], logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, enable_model_summary=False, accelerator="cpu",
+        default_root_dir=tmp_path,
+    )  # fmt: skip
+    learner = Learner()
+    trainer.fit(learner, loader)
+    assert callback.history.to_xarray()["step"].values.tolist() == [0, 2]
+    now = module_features(learner.net, loader, loss, DECAY)
+    logged = float(trainer.callback_metrics["features/0/FACT"])
+    assert logged == pytest.approx(now["0"].correlations()["FACT"], abs=1e-6)
+
+
 def test_two_layers_of_this_package():
     """The weights of a sum of units as matrices; FACT is minus W^T times the problem's own gradient."""
     x = RNG.normal(size=(10, 3))
@@ -186,9 +328,12 @@ def test_measures():
     assert pearson(A, A.T) == pytest.approx(np.corrcoef(A.ravel(), A.T.ravel())[0, 1])
     assert cosine(A, -A) == pytest.approx(-1.0)
     assert cosine(A, 0 * A) == 0.0
-    S = symmetrized(A)
-    np.testing.assert_allclose(S @ S, A @ A.T, rtol=1e-9)
-    np.testing.assert_allclose(power(S, 0.5) @ power(S, 0.5), S, rtol=1e-7, atol=1e-10)
+    for left, right in ((A, np.eye(4)), (A[:, :2], A[:2]), (A[:2], A)):
+        S, F = symmetrized_product(left, right), left @ right
+        np.testing.assert_allclose(S @ S, F @ F.T, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(S, S.T)
+        assert np.linalg.eigvalsh(S).min() > -1e-12
+    np.testing.assert_allclose(power(A @ A.T, 0.5) @ power(A @ A.T, 0.5), A @ A.T, rtol=1e-9)
 
 
 def test_picture(tmp_path):

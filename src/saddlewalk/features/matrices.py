@@ -17,7 +17,7 @@ so a pass over the data keeps three small sums: :math:`\nabla_W L`, :math:`\over
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +25,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk import text
+from saddlewalk.errors import InputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,11 +41,11 @@ class LayerFeatures:
     weight: Matrix
     gradient: Matrix
     """Gradient of the mean loss, without weight decay."""
-    loss_square: Matrix
+    loss_square: Matrix | None = None
     """Mean of g g^T over samples: gradients of the loss with respect to the layer's outputs."""
-    output_square: Matrix
+    output_square: Matrix | None = None
     """Mean over samples of the sum over outputs of q q^T."""
-    weight_decay: float | None
+    weight_decay: float | None = None
     """lambda; `None`: not known, and matrices hold up to a factor."""
 
     @property
@@ -79,34 +80,43 @@ class LayerFeatures:
     @property
     def agop(self) -> Matrix:
         """Average gradient outer product of the outputs."""
-        return self.weight.T @ self.output_square @ self.weight
+        return self.weight.T @ _known(self.output_square) @ self.weight
 
     @property
     def enfa(self) -> Matrix:
         """The same of the loss."""
-        return self.weight.T @ self.loss_square @ self.weight
+        return self.weight.T @ _known(self.loss_square) @ self.weight
+
+    def agop_power(self, exponent: float) -> Matrix:
+        """A power of the AGOP: 1/2 is the Neural Feature Ansatz, 1/L that of deep linear networks."""
+        return _gram_power(power(_known(self.output_square), 0.5) @ self.weight, exponent)
 
     def candidates(self) -> dict[str, Matrix]:
-        """What W^T W is compared with."""
-        return {
+        """What W^T W is compared with; FACT alone if only the gradient is known."""
+        decay = self.weight_decay or 1.0
+        found = {
             "FACT": self.fact,
-            "sqrt(FACT FACT^T)": symmetrized(self.fact),
-            "AGOP": self.agop,
-            "sqrt(AGOP)": power(self.agop, 0.5),
-            "eNFA": self.enfa,
-            "sqrt(eNFA)": power(self.enfa, 0.5),
+            "sqrt(FACT FACT^T)": symmetrized_product(self.weight.T, self.gradient) / decay,
         }
+        if self.output_square is not None:
+            found |= {"AGOP": self.agop, "sqrt(AGOP)": self.agop_power(0.5)}
+        if self.loss_square is not None:
+            factor = power(self.loss_square, 0.5) @ self.weight
+            found |= {"eNFA": self.enfa, "sqrt(eNFA)": _gram_power(factor, 0.5)}
+        return found
 
     def backward_candidates(self) -> dict[str, Matrix]:
         """What W W^T is compared with."""
-        return {
+        decay = self.weight_decay or 1.0
+        found = {
             "bFACT": self.backward_fact,
-            "sqrt(bFACT bFACT^T)": symmetrized(self.backward_fact),
-            "bAGOP": self.output_square,
-            "sqrt(bAGOP)": power(self.output_square, 0.5),
-            "beNFA": self.loss_square,
-            "sqrt(beNFA)": power(self.loss_square, 0.5),
+            "sqrt(bFACT bFACT^T)": symmetrized_product(self.weight, self.gradient.T) / decay,
         }
+        squares = {"bAGOP": self.output_square, "beNFA": self.loss_square}
+        for name, square in squares.items():
+            if square is not None:
+                found |= {name: square, f"sqrt({name})": power(square, 0.5)}
+        return found
 
     def correlations(
         self, measure: "Callable[[Matrix, Matrix], float] | None" = None
@@ -162,7 +172,7 @@ class NetworkFeatures:
         rows = []
         for layer in self.layers:
             found = layer.correlations()
-            numbers = [f"{found[name]:.3f}" for name in shown]
+            numbers = [f"{found[name]:.3f}" if name in found else "-" for name in shown]
             shape = " x ".join(map(str, layer.weight.shape))
             rows.append([layer.name, shape, *numbers, text.number(layer.residual, 3)])
         table = text.table(self.title, ["layer", "shape", *shown, "residual"], rows)
@@ -187,7 +197,7 @@ class NetworkFeatures:
             upper = figure.add_subplot(grid[0, :])
             places = np.arange(len(self.layers))
             for k, name in enumerate(shown):
-                heights = [layer.correlations()[name] for layer in self.layers]
+                heights = [layer.correlations().get(name, np.nan) for layer in self.layers]
                 upper.bar(places + 0.2 * (k - 1.5), heights, 0.18, label=name)
             upper.set_xticks(places, [layer.name for layer in self.layers])
             upper.set_ylabel("correlation with $W^T W$")
@@ -214,16 +224,49 @@ def cosine(first: Matrix, second: Matrix) -> float:
     return float(np.sum(first * second)) / size if size > 0 else 0.0
 
 
-def symmetrized(matrix: Matrix) -> Matrix:
-    """(F F^T)^(1/2)."""
-    left, values, _ = np.linalg.svd(matrix)
-    return (left * values) @ left.T
+def symmetrized_product(left: Matrix, right: Matrix) -> Matrix:
+    """(F F^T)^(1/2) of a product F = left right, which may have a small rank."""
+    basis, inner = np.linalg.qr(left)
+    return basis @ _gram_power((inner @ right).T, 0.5) @ basis.T
 
 
 def power(matrix: Matrix, exponent: float) -> Matrix:
     """Power of a positive semidefinite matrix."""
     values, axes = np.linalg.eigh((matrix + matrix.T) / 2)
     return (axes * np.maximum(values, 0.0) ** exponent) @ axes.T
+
+
+def gradient_features(
+    weights: Mapping[str, Any], gradients: Mapping[str, Any], weight_decay: float | None = None
+) -> NetworkFeatures:
+    """FACT from matrices `(outputs, inputs)` and the gradients of the mean loss alone, of any framework.
+
+    It needs nothing else of a network; AGOP and eNFA do, and are left out.
+    """
+    if not weights or set(weights) != set(gradients):
+        raise InputError("Weights and gradients must be named alike, and there must be some.")
+    layers = []
+    for name, weight in weights.items():
+        pair = (np.asarray(weight, dtype=float), np.asarray(gradients[name], dtype=float))
+        if pair[0].ndim != 2 or pair[0].shape != pair[1].shape:
+            raise InputError(
+                f"'{name}' must be a matrix with a gradient of the same shape; got {pair[0].shape} and "
+                f"{pair[1].shape}."
+            )
+        layers.append(LayerFeatures(name, *pair, weight_decay=weight_decay))
+    return NetworkFeatures(tuple(layers))
+
+
+def _known(square: Matrix | None) -> Matrix:
+    if square is None:
+        raise InputError("AGOP and eNFA need a pass over the data; only the gradient is known.")
+    return square
+
+
+def _gram_power(factor: Matrix, exponent: float) -> Matrix:
+    """(A^T A)^s: from the singular values of A, which may be far smaller than the result."""
+    _, values, axes = np.linalg.svd(factor, full_matrices=False)
+    return (axes.T * values ** (2 * exponent)) @ axes
 
 
 def _picture(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

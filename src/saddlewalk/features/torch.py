@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from saddlewalk.errors import InputError
+from saddlewalk.features.history import FeatureHistory
 from saddlewalk.features.matrices import LayerFeatures, NetworkFeatures
 
 Loss = Callable[[torch.Tensor, Any], torch.Tensor]
@@ -58,6 +59,44 @@ def module_features(
         return LayerFeatures(name, weight, gradient, loss_square, output_square, weight_decay)
 
     return NetworkFeatures(tuple(features(*one) for one in chosen.items()))
+
+
+def lightning_callback(
+    batches: Iterable[tuple[torch.Tensor, torch.Tensor]],
+    loss: Loss,
+    weight_decay: float | None = None,
+    every: int = 1,
+    part: str = "",
+) -> Any:
+    """A Lightning callback that records features after every so many epochs, and logs them.
+
+    Its attribute `history` is a `FeatureHistory`; numbers go to the trainer's loggers as
+    "features/LAYER/MATRIX".
+
+    Parameters
+    ----------
+    batches : pairs of inputs and targets that can be gone through again and again, without shuffling.
+    loss, weight_decay : as for `module_features`.
+    part : name of the submodule to look at; by default the whole module.
+    """
+    try:
+        from lightning.pytorch import Callback
+    except ModuleNotFoundError as error:
+        raise InputError("This needs Lightning: pip install lightning") from error
+
+    class LogFeatures(Callback):
+        history = FeatureHistory()
+
+        def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
+            if trainer.current_epoch % every:
+                return
+            watched = pl_module.get_submodule(part)
+            moved = ((x.to(pl_module.device), y.to(pl_module.device)) for x, y in batches)
+            found = module_features(watched, moved, loss, weight_decay)
+            numbers = self.history.record(trainer.current_epoch, found)
+            pl_module.log_dict({f"features/{name}": value for name, value in numbers.items()})
+
+    return LogFeatures()
 
 
 def _add_batch(
