@@ -183,7 +183,8 @@ def test_equinox_modules_agree_with_torch(name):
             bias = part.bias.detach().numpy()
         elif isinstance(part, nn.Conv2d):
             new = eqx.nn.Conv2d(
-                part.in_channels, part.out_channels, part.kernel_size, padding=part.padding, key=jax.random.key(0)
+                part.in_channels, part.out_channels, part.kernel_size, padding=part.padding,
+                key=jax.random.key(0),
             )  # fmt: skip
             bias = part.bias.detach().numpy()[:, None, None]
         else:
@@ -242,7 +243,7 @@ def test_fact_from_weights_and_gradients_alone():
     }  # fmt: skip
     assert "-" in str(found)
     with pytest.raises(sw.InputError, match="pass over the data"):
-        found[0].agop
+        _ = found[0].agop
     with pytest.raises(sw.InputError, match="named alike"):
         gradient_features({"first": W}, {"second": G})
     with pytest.raises(sw.InputError, match="same shape"):

@@ -1,7 +1,7 @@
 """Features of JAX networks: any `equinox.Module` with linear or convolutional layers.
 
-Every layer is wrapped so that a nudge is added to what it answers; gradients with respect to the nudges, one a
-sample, are those with respect to the layer's output. Gradients of the loss by nudges and by weights come from
+Every layer is wrapped so that a nudge is added to what it answers; gradients with respect to the nudges, one
+a sample, are those with respect to the layer's output. Gradients of the loss by nudges and by weights come from
 one backward pass, and nothing is kept of a batch but three sums.
 """
 
@@ -49,9 +49,11 @@ def equinox_features(
         raise InputError("There are no batches: nothing to average over.")
 
     def features(name: str, layer: Any, totals: Any) -> LayerFeatures:
-        means = (np.asarray(total, dtype=float) / samples for total in totals)
+        gradient, loss_square, output_square = (
+            np.asarray(total, dtype=float) / samples for total in totals
+        )
         weight = np.asarray(_as_matrix(layer.weight), dtype=float)
-        return LayerFeatures(name, weight, *means, weight_decay)
+        return LayerFeatures(name, weight, gradient, loss_square, output_square, weight_decay)
 
     return NetworkFeatures(
         tuple(features(*one, totals) for one, totals in zip(found.items(), sums, strict=True))

@@ -8,8 +8,8 @@ In a loop of your own
         history.record(epoch, module_features(net, batches, loss, weight_decay))
     history.plot("features.png")
 
-and in Lightning `Trainer(callbacks=[features.torch.lightning_callback(batches, loss, weight_decay)])`. Numbers
-are kept, matrices are not.
+and in Lightning `Trainer(callbacks=[lightning_callback(batches, loss, weight_decay)])`, which `features.torch`
+has. Numbers are kept, matrices are not.
 """
 
 from pathlib import Path

@@ -17,6 +17,12 @@ from saddlewalk.figures.fact_machines import figure_6 as fact_6
 from saddlewalk.figures.fact_machines import figure_7 as fact_7
 from saddlewalk.figures.fact_networks import figure_4 as fact_4
 from saddlewalk.figures.fact_networks import figure_11 as fact_11
+from saddlewalk.figures.fact_training import figure_3 as fact_3
+from saddlewalk.figures.fact_training import figure_8 as fact_8
+from saddlewalk.figures.fact_training import figure_9 as fact_9
+from saddlewalk.figures.fact_training import figure_10 as fact_10
+from saddlewalk.figures.fact_training import table_1 as fact_table_1
+from saddlewalk.figures.fact_training import table_2 as fact_table_2
 from saddlewalk.figures.rich_filters import figure_5b as rich_5b
 from saddlewalk.figures.rich_grokking import figure_5d as rich_5d
 from saddlewalk.figures.rich_hierarchy import figure_5c as rich_5c
@@ -54,11 +60,17 @@ FIGURES: dict[str, Maker] = {
     "saddle-5": saddle_5,
     "saddle-6": saddle_6,
     "fact-1": fact_1,
+    "fact-3": fact_3,
     "fact-4": fact_4,
     "fact-5": fact_5,
     "fact-6": fact_6,
     "fact-7": fact_7,
+    "fact-8": fact_8,
+    "fact-9": fact_9,
+    "fact-10": fact_10,
     "fact-11": fact_11,
+    "fact-table-1": fact_table_1,
+    "fact-table-2": fact_table_2,
     "rich-1a": rich_1a,
     "rich-1b": rich_1b,
     "rich-2": rich_2,
