@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import saddlewalk as sw
-from saddlewalk.features import RFMClassifier, RFMRegressor
+from saddlewalk.features import RFMClassifier, RFMRegressor, solvers
 from saddlewalk.features.kernels import KERNELS, kernel_named
 from saddlewalk.features.machine_matrices import agop_rows, fact_rows
 from saddlewalk.features.rfm import Recursion, matrix_power
@@ -120,6 +120,50 @@ def test_without_updates_it_is_kernel_ridge():
     peer = KernelRidge(alpha=0.09, kernel="rbf", gamma=1 / (2 * 1.69)).fit(X, y - y.mean())
     new = RNG.normal(size=(5, 3))
     np.testing.assert_allclose(ours.predict(new), peer.predict(new) + y.mean(), rtol=1e-8)
+
+
+@pytest.mark.parametrize("kernel", ["laplace", "gaussian", "polynomial"])
+def test_iterative_solver_finds_what_cholesky_finds(kernel):
+    x = RNG.normal(size=(300, 5))
+    y = np.column_stack([np.sin(x[:, 0]), x[:, 1] * x[:, 2], np.zeros(300)])
+    machine = kernel_named(kernel, 2.0, constant=1.0)
+    metric = np.diag([3.0, 1.0, 0.5, 0.3, 0.2])
+    direct, iterative = (
+        Recursion(machine, 1e-4, "fact", solver=solver).fit(x, y, metric)
+        for solver in ("cholesky", "iterative")
+    )
+    np.testing.assert_allclose(
+        iterative.alpha, direct.alpha, atol=1e-5 * np.abs(direct.alpha).max()
+    )
+    assert iterative.residual < 1e-8
+    assert not iterative.alpha[:, 2].any()
+
+
+def test_preconditioner_is_the_inverse_where_all_samples_are_landmarks(monkeypatch):
+    """Then P = K + ridge up to the scale of its smallest eigenvalue, and one step solves."""
+    x = RNG.normal(size=(40, 3))
+    K = np.exp(-((x[:, None] - x) ** 2).sum(axis=2) / 2)
+    order = RNG.permutation(40)
+    precondition = solvers.nystrom(np, K[:, order], order, 0.1)
+    y = RNG.normal(size=(40, 2))
+    smallest = np.linalg.eigvalsh(K)[0]
+    truth = (smallest + 0.1) * np.linalg.solve(K + 0.1 * np.eye(40), y)
+    np.testing.assert_allclose(precondition(y), truth, atol=1e-6)
+
+
+def test_kernels_that_do_not_fit_are_solved_iteratively(monkeypatch):
+    x = RNG.normal(size=(200, 4))
+    y = np.sin(2 * x[:, 0])
+    held = RFMRegressor("fact", random_state=0).fit(x, y)
+    monkeypatch.setattr(solvers, "_memory", lambda xp: 1e5)
+    monkeypatch.setattr(solvers, "cholesky", None)
+    monkeypatch.setattr("saddlewalk.features.rfm._BLOCK_NUMBERS", 1000)
+    free = RFMRegressor("fact", random_state=0).fit(x, y)
+    np.testing.assert_allclose(free.feature_matrix_, held.feature_matrix_, rtol=1e-4, atol=1e-6)
+    with pytest.warns(ConvergenceWarning, match="unsolved"):
+        RFMRegressor(None, kernel="gaussian", bandwidth=50.0, ridge=0.0, solver="iterative").fit(
+            np.repeat(x, 2, axis=0), RNG.normal(size=400)
+        )
 
 
 def test_matrix_power():
@@ -252,6 +296,7 @@ def test_constant_features_and_few_samples():
         ({"iterations": 2.5}, "whole number"),
         ({"dtype": "float16"}, "float32"),
         ({"device": "tpu"}, "'cpu' or 'gpu'"),
+        ({"solver": "iterativ"}, "iterative"),
         ({"validation_fraction": 1.5}, "between 0 and 1"),
         ({"kernel": "generalized-laplace", "exponent": 3.0}, "exponent"),
     ],

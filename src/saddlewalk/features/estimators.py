@@ -10,6 +10,7 @@ fitted anew with it on all data.
 """
 
 import warnings
+from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +31,8 @@ _MEDIAN_SAMPLES = 1000
 _FEWEST_HELD_OUT = 4
 """With fewer samples to judge by, all iterations are made and the last is taken."""
 _NO_WORSE = 1e-12
+_SOLVED = 1e-4
+"""Part of the targets that an iterative solver may leave."""
 
 
 class _RecursiveFeatureMachine(BaseEstimator):
@@ -52,6 +55,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         constant: Any = 0.0,
         validation_fraction: Any = 0.2,
         patience: Any = None,
+        solver: Any = "auto",
         dtype: Any = "float64",
         device: Any = "cpu",
         random_state: Any = None,
@@ -68,6 +72,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         self.constant = constant
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.solver = solver
         self.dtype = dtype
         self.device = device
         self.random_state = random_state
@@ -78,7 +83,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         xp = _array_module(self.device)
         self.intercept_ = targets.mean(axis=0)
         self.kernel_ = self._kernel(x)
-        recursion = Recursion(self.kernel_, self.ridge, self.update, self.power, xp)
+        recursion = Recursion(self.kernel_, self.ridge, self.update, self.power, xp, self.solver)
         with _precision(xp, self.dtype):
             inputs, centred, metric = (
                 xp.asarray(values, dtype=self.dtype)
@@ -94,18 +99,25 @@ class _RecursiveFeatureMachine(BaseEstimator):
             raise InputError(
                 "The kernel matrix cannot be factored, even with a larger diagonal. Raise the ridge."
             )
-        if machine.jitter > 0:
-            warnings.warn(
-                f"The kernel matrix is singular in {self.dtype}: {machine.jitter:g} of its diagonal was "
-                "added. Raise the ridge, or drop duplicate rows.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        self._warn(machine)
         on_host = (
             np.asarray(values) for values in (machine.metric, machine.centers, machine.alpha)
         )
         metric, centers, self.dual_coef_ = on_host
-        self.machine_ = Machine(machine.kernel, metric, centers, self.dual_coef_, machine.jitter)
+        self.machine_ = replace(machine, metric=metric, centers=centers, alpha=self.dual_coef_)
+
+    def _warn(self, machine: Machine) -> None:
+        said = ""
+        if machine.jitter > 0:
+            said = f"is singular in {self.dtype}: {machine.jitter:g} of its diagonal was added"
+        elif machine.residual > _SOLVED:
+            said = f"is so badly conditioned that {machine.residual:.1g} of the targets is left unsolved"
+        if said:
+            warnings.warn(
+                f"The kernel matrix {said}. Raise the ridge, or drop duplicate rows.",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
 
     def _search(
         self, recursion: Recursion, x: Any, y: Any, metric: Any, labels: np.ndarray | None
@@ -219,6 +231,8 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
     power : exponent of the AGOP.
     validation_fraction : part of the data by which the iteration is chosen; `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
+    solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
+        the n x n kernel matrix; or "auto": the first where that matrix fits into memory.
     dtype : "float64" or "float32".
     device : "cpu" (NumPy and LAPACK) or "gpu" (JAX).
     random_state : seed of the split.

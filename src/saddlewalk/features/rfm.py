@@ -8,7 +8,8 @@ r"""Recursive Feature Machines: a kernel machine, its features, a new metric, an
 M is scaled to trace d after every step. Where K grows like :math:`M^p` the plain FACT step sends a factor c
 in M to :math:`c^{-p}`: without the scaling it diverges, which the paper reports and answers by stopping.
 
-The kernel is held once (its Cholesky factor takes its place), and features are computed from blocks of rows.
+The kernel is held once (its Cholesky factor takes its place), and features are computed from blocks of rows;
+where even one matrix of n x n does not fit, the machine is solved for by products with such blocks.
 """
 
 from collections.abc import Iterator
@@ -19,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.features import machine_matrices
+from saddlewalk.features import machine_matrices, solvers
 from saddlewalk.features.kernels import AbstractKernel
 
 Matrix = Any
 UPDATES = ("agop", "fact", "fact-geometric")
-_BLOCK_NUMBERS = 2**24
-"""Entries of the kernel that are held at once besides the factor."""
+_BLOCK_NUMBERS = 2**22
+"""Entries of the kernel that are held at once besides the factor; on an accelerator 64 times as many."""
 _JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 """Added to the diagonal, relative to its mean, until the factorisation succeeds; float32 starts later."""
 
@@ -40,13 +41,15 @@ class Machine:
     alpha: Matrix
     jitter: float = 0.0
     """What had to be added to the diagonal, relative to its mean."""
+    residual: float = 0.0
+    """What an iterative solver left of the targets, relative to them."""
 
     def predict(self, xp: ModuleType, x: Matrix) -> Matrix:
         """Outputs `(n, c)`, in blocks."""
         parts = [
             self.kernel.value(xp, self.kernel.geometry(xp, x[rows], self.centers, self.metric))
             @ self.alpha
-            for rows in _blocks(len(x), len(self.centers))
+            for rows in _blocks(xp, len(x), len(self.centers))
         ]
         return xp.concatenate(parts, axis=0)
 
@@ -62,8 +65,14 @@ class Recursion:
     power: float = 0.5
     """The exponent s of the AGOP."""
     xp: ModuleType = np
+    solver: str = "auto"
+    """"cholesky", "iterative", or by whether the kernel matrix fits into memory."""
 
     def __post_init__(self) -> None:
+        if self.solver not in solvers.SOLVERS:
+            raise InputError(
+                f"Unknown solver '{self.solver}'.{nearest(self.solver, solvers.SOLVERS)}"
+            )
         if self.update is not None and self.update not in UPDATES:
             raise InputError(f"Unknown update '{self.update}'.{nearest(self.update, UPDATES)}")
 
@@ -81,13 +90,37 @@ class Recursion:
                 return
 
     def fit(self, x: Matrix, y: Matrix, metric: Matrix) -> Machine | None:
-        """The machine for one metric; `None` if no factorisation succeeds."""
+        """The machine for one metric; `None` if it cannot be solved for."""
+        if not self._holds_kernel(x):
+            return self._fit_iteratively(x, y, metric)
         for jitter in _JITTER:
-            matrix = self._kernel_matrix(x, metric, jitter)
-            alpha = _solve(self.xp, matrix, y)
+            alpha = solvers.cholesky(self.xp, self._kernel_matrix(x, metric, jitter), y)
             if alpha is not None:
                 return Machine(self.kernel, metric, x, alpha, jitter)
         return None
+
+    def _holds_kernel(self, x: Matrix) -> bool:
+        if self.solver == "auto":
+            return solvers.fits(self.xp, len(x), x.dtype.itemsize)
+        return self.solver == "cholesky"
+
+    def _fit_iteratively(self, x: Matrix, y: Matrix, metric: Matrix) -> Machine | None:
+        xp, ridge = self.xp, len(x) * self.ridge
+        chosen = solvers.choose_landmarks(len(x))
+        at_landmarks = self.kernel.value(xp, self.kernel.geometry(xp, x, x[chosen], metric))
+        precondition = solvers.nystrom(xp, at_landmarks, chosen, ridge)
+
+        def product(v: Matrix) -> Matrix:
+            parts = [
+                self.kernel.value(xp, self._among(x, metric, rows)) @ v
+                for rows in _blocks(xp, len(x), len(x))
+            ]
+            return xp.concatenate(parts, axis=0) + ridge * v
+
+        alpha, residual = solvers.conjugate_gradients(xp, product, precondition, y)
+        if not bool(xp.all(xp.isfinite(alpha))):
+            return None
+        return Machine(self.kernel, metric, x, alpha, residual=residual)
 
     def next_metric(self, machine: Machine) -> Matrix:
         """The update of line 6, scaled to trace d."""
@@ -108,6 +141,7 @@ class Recursion:
         n, outputs = machine.alpha.shape
         return (
             not self.kernel.radial
+            and self._holds_kernel(machine.centers)
             and machine.metric.ndim == 2
             and 2 * outputs * machine.centers.shape[1] > n
         )
@@ -124,7 +158,7 @@ class Recursion:
         """A sum over blocks of rows of the kernel."""
         xp, x, metric = self.xp, machine.centers, machine.metric
         total: Any = 0.0
-        for rows in _blocks(len(x), len(x)):
+        for rows in _blocks(xp, len(x), len(x)):
             geometry = self._among(x, metric, rows)
             slope = self.kernel.slope(xp, geometry, self.kernel.value(xp, geometry))
             total = total + rows_of(xp, self.kernel, x, machine.alpha, slope, metric, rows)
@@ -142,10 +176,29 @@ class Recursion:
         return geometry.at[here, here + rows.start].set(0)
 
     def _kernel_matrix(self, x: Matrix, metric: Matrix, jitter: float) -> Matrix:
-        xp = self.xp
-        matrix = self.kernel.value(xp, self._among(x, metric, slice(0, len(x))))
-        extra = len(x) * self.ridge + jitter * float(xp.mean(xp.diagonal(matrix)))
-        return matrix + extra * xp.eye(len(x), dtype=matrix.dtype)
+        """K + n lambda; the jitter is relative to the mean of its diagonal."""
+        xp, n = self.xp, len(x)
+        if xp is np:
+            matrix = np.empty((n, n), x.dtype)
+            for rows in _blocks(xp, n, n):
+                matrix[rows] = self.kernel.value(xp, self._among(x, metric, rows))
+            diagonal = np.einsum("ii->i", matrix)
+            diagonal += n * self.ridge + jitter * diagonal.mean()
+            return matrix
+        matrix = _whole_kernel(self, x, metric)
+        diagonal = xp.diagonal(matrix)
+        here = np.arange(n)
+        return matrix.at[here, here].add(n * self.ridge + jitter * diagonal.mean())
+
+
+def _whole_kernel(recursion: Recursion, x: Matrix, metric: Matrix) -> Matrix:
+    """All of K at once, compiled: nothing between the distances and K is kept."""
+    import jax
+
+    def values(x: Matrix, metric: Matrix) -> Matrix:
+        return recursion.kernel.value(recursion.xp, recursion._among(x, metric, slice(0, len(x))))
+
+    return jax.jit(values)(x, metric)
 
 
 def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
@@ -170,26 +223,7 @@ def _symmetrized(xp: ModuleType, fact: Matrix, metric: Matrix, geometric: bool) 
     return (left * (xp.sqrt(values) if geometric else values)) @ left.T
 
 
-def _solve(xp: ModuleType, matrix: Matrix, y: Matrix) -> Matrix | None:
-    """Cholesky; `None` if the matrix is not positive definite in this precision."""
-    if xp is np:
-        import scipy.linalg
-
-        try:
-            # the transpose of a symmetric matrix is in LAPACK's order: it is overwritten, not copied
-            factor = scipy.linalg.cho_factor(
-                matrix.T, lower=True, overwrite_a=True, check_finite=False
-            )
-        except np.linalg.LinAlgError:
-            return None
-        alpha = scipy.linalg.cho_solve(factor, y, check_finite=False)
-    else:
-        import jax.scipy.linalg
-
-        alpha = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), y)
-    return alpha if bool(xp.all(xp.isfinite(alpha))) else None
-
-
-def _blocks(rows: int, columns: int) -> Iterator[slice]:
-    size = max(1, _BLOCK_NUMBERS // max(columns, 1))
+def _blocks(xp: ModuleType, rows: int, columns: int) -> Iterator[slice]:
+    numbers = _BLOCK_NUMBERS if xp is np else 64 * _BLOCK_NUMBERS
+    size = max(1, numbers // max(columns, 1))
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))

@@ -1,0 +1,111 @@
+r"""How :math:`(K + n\lambda I)\,\alpha = y` is solved: by Cholesky, or without holding K.
+
+Conjugate gradients need products with K alone, which blocks of rows give in O(n) memory. They are preconditioned
+by a Nyström approximation :math:`U \Lambda U^\top \approx K` from some of the samples (Frangella, Tropp and
+Udell, 2023): with :math:`\lambda_r` the smallest eigenvalue that it has and :math:`\mu = n\lambda`,
+
+.. math:: P^{-1} v = v - U \left(1 - \frac{\lambda_r + \mu}{\Lambda + \mu}\right) U^\top v .
+"""
+
+import os
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+Matrix = Any
+SOLVERS = ("auto", "cholesky", "iterative")
+_LANDMARKS = 1000
+"""Samples that the preconditioner is made of, at most."""
+_MOST_STEPS = 500
+_PART_OF_MEMORY = 0.4
+"""A kernel matrix that takes more of the memory than this is not held."""
+
+
+def fits(xp: ModuleType, n: int, itemsize: int) -> bool:
+    """Whether a kernel matrix and the work on it fit into memory."""
+    return n * n * itemsize < _PART_OF_MEMORY * _memory(xp)
+
+
+def cholesky(xp: ModuleType, matrix: Matrix, y: Matrix) -> Matrix | None:
+    """The solution; `None` if the matrix is not positive definite in this precision."""
+    if xp is np:
+        import scipy.linalg
+
+        try:
+            # the transpose of a symmetric matrix is in LAPACK's order: it is overwritten, not copied
+            factor = scipy.linalg.cho_factor(
+                matrix.T, lower=True, overwrite_a=True, check_finite=False
+            )
+        except np.linalg.LinAlgError:
+            return None
+        alpha = scipy.linalg.cho_solve(factor, y, check_finite=False)
+    else:
+        import jax.scipy.linalg
+
+        alpha = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), y)
+    return alpha if bool(xp.all(xp.isfinite(alpha))) else None
+
+
+def conjugate_gradients(
+    xp: ModuleType,
+    product: Callable[[Matrix], Matrix],
+    precondition: Callable[[Matrix], Matrix],
+    y: Matrix,
+) -> tuple[Matrix, float]:
+    """The solution for all columns of y at once, and the largest relative residual that is left."""
+    tolerance = 1e-8 if y.dtype.itemsize == 8 else 1e-5
+    size = xp.maximum(xp.sqrt(xp.sum(y**2, axis=0)), xp.finfo(y.dtype).tiny)
+    alpha, residual = xp.zeros_like(y), y
+    eased = precondition(residual)
+    direction, strength = eased, xp.sum(residual * eased, axis=0)
+    for _ in range(_MOST_STEPS):
+        answer = product(direction)
+        step = _ratio(xp, strength, xp.sum(direction * answer, axis=0))
+        alpha, residual = alpha + step * direction, residual - step * answer
+        left = float(xp.max(xp.sqrt(xp.sum(residual**2, axis=0)) / size))
+        if not left > tolerance:
+            break
+        eased = precondition(residual)
+        before, strength = strength, xp.sum(residual * eased, axis=0)
+        direction = eased + _ratio(xp, strength, before) * direction
+    return alpha, left
+
+
+def nystrom(
+    xp: ModuleType, columns: Matrix, landmarks: np.ndarray, ridge: float
+) -> Callable[[Matrix], Matrix]:
+    """The preconditioner from columns `(n, r)` of the kernel at r landmarks."""
+    corner = columns[landmarks]
+    values, axes = xp.linalg.eigh((corner + corner.T) / 2)
+    floor = xp.finfo(columns.dtype).eps * len(landmarks) * values[-1]
+    roots = columns @ (axes[:, values > floor] / xp.sqrt(values[values > floor]))
+    spectrum, turn = xp.linalg.eigh(roots.T @ roots)
+    basis = roots @ (turn / xp.sqrt(spectrum))
+    shrink = 1 - (spectrum[0] + ridge) / (spectrum + ridge)
+    return lambda v: v - basis @ (shrink[:, None] * (basis.T @ v))
+
+
+def choose_landmarks(n: int) -> np.ndarray:
+    """Which samples the preconditioner is made of."""
+    return np.random.default_rng(0).choice(n, min(n, _LANDMARKS), replace=False)
+
+
+def _ratio(xp: ModuleType, above: Matrix, below: Matrix) -> Matrix:
+    """0 where a column is solved already."""
+    return xp.where(below > 0, above / xp.where(below > 0, below, 1), 0)
+
+
+def _memory(xp: ModuleType) -> float:
+    """Bytes of the machine, or of the accelerator that JAX computes on."""
+    if xp is not np:
+        import jax
+
+        known = jax.devices()[0].memory_stats() or {}
+        if "bytes_limit" in known:
+            return float(known["bytes_limit"])
+    try:
+        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    except (AttributeError, ValueError):  # not POSIX
+        return 2.0**34
