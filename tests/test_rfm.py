@@ -57,7 +57,7 @@ def test_matrices_against_autodiff(name, shape):
         )
     if kernel.radial:
         slopes[np.arange(9), np.arange(9)] = 0.0  # the kink of x - x
-    geometry = Recursion(kernel, 0.0, None)._among(X, metric, slice(0, 9))
+    geometry = Recursion(kernel, 0.0, None)._whole(X, metric)
     K = kernel.value(np, geometry)
     np.testing.assert_allclose(K, values, rtol=1e-10, atol=1e-12)
     fact = sum(

@@ -18,6 +18,11 @@ def float64() -> AbstractContextManager:
     return jax.enable_x64(True)
 
 
+def exact_products() -> AbstractContextManager:
+    """A context in which matrix products keep all digits of float32: accelerators drop some by default."""
+    return jax.default_matmul_precision("highest")
+
+
 def check_float64() -> None:
     """Refuse to compute a loss of 1e-30 in float32."""
     if not jax.config.read("jax_enable_x64"):

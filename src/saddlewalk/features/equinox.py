@@ -1,8 +1,8 @@
 """Features of JAX networks: any `equinox.Module` with linear or convolutional layers.
 
 Every layer is wrapped so that a nudge is added to what it answers; gradients with respect to the nudges, one
-a sample, are those with respect to the layer's output. Gradients of the loss by nudges and by weights come from
-one backward pass, and nothing is kept of a batch but three sums.
+a sample, are those with respect to the layer's output. Gradients of the loss by nudges and by weights come
+from one backward pass, and nothing is kept of a batch but three sums.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,6 +15,7 @@ import numpy as np
 
 from saddlewalk.errors import InputError
 from saddlewalk.features.matrices import LayerFeatures, NetworkFeatures
+from saddlewalk.precision import exact_products
 
 SampleLoss = Callable[[jax.Array, jax.Array], jax.Array]
 """Loss of one answer and its target."""
@@ -42,7 +43,8 @@ def equinox_features(
     for inputs, targets in batches:
         x, y = jnp.asarray(inputs), jnp.asarray(targets)
         shapes = _answer_shapes(module, x[0])
-        part = _sums(module, shapes, loss, x, y)
+        with exact_products():
+            part = _sums(module, shapes, loss, x, y)
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
         samples += len(x)
     if samples == 0:

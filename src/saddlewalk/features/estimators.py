@@ -9,7 +9,9 @@ Each iteration is judged on a held-out part of the data; the metric of the best 
 fitted anew with it on all data.
 """
 
+import contextlib
 import warnings
+from collections.abc import Iterator
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -308,12 +310,13 @@ def _array_module(device: str) -> ModuleType:
     return jnp
 
 
-def _precision(xp: ModuleType, dtype: str) -> Any:
-    """JAX computes in float64 inside the package's own context alone."""
-    import contextlib
+@contextlib.contextmanager
+def _precision(xp: ModuleType, dtype: str) -> Iterator[None]:
+    """JAX computes in float64, and float32 in full, inside the package's own contexts alone."""
+    if xp is np:
+        yield
+        return
+    from saddlewalk.precision import exact_products, float64
 
-    if xp is np or dtype == "float32":
-        return contextlib.nullcontext()
-    from saddlewalk.precision import float64
-
-    return float64()
+    with exact_products(), float64() if dtype == "float64" else contextlib.nullcontext():
+        yield

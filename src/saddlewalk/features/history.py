@@ -8,8 +8,8 @@ In a loop of your own
         history.record(epoch, module_features(net, batches, loss, weight_decay))
     history.plot("features.png")
 
-and in Lightning `Trainer(callbacks=[lightning_callback(batches, loss, weight_decay)])`, which `features.torch`
-has. Numbers are kept, matrices are not.
+and in Lightning `Trainer(callbacks=[lightning_callback(batches, loss, weight_decay)])`, which
+`features.torch` has. Numbers are kept, matrices are not.
 """
 
 from pathlib import Path
@@ -72,7 +72,7 @@ class FeatureHistory:
             draw.save(draw_history(self.to_xarray(), backward), target)
 
 
-def draw_history(found: xr.Dataset, backward: bool = False) -> Any:
+def draw_history(found: xr.Dataset, backward: bool = False, unit: str = "step") -> Any:
     """Panels of a history `(step, layer, matrix)`, one a layer."""
     from saddlewalk import draw
 
@@ -85,7 +85,7 @@ def draw_history(found: xr.Dataset, backward: bool = False) -> Any:
                 one.plot(
                     found["step"], found["pearson"].sel(layer=layer, matrix=matrix), label=matrix
                 )
-        one.set(xlabel="step", title=str(layer), ylim=(None, 1.02))
+        one.set(xlabel=unit, title=str(layer), ylim=(None, 1.02))
     axes[0, 0].set_ylabel("correlation with $W W^T$" if backward else "correlation with $W^T W$")
     axes[0, 0].legend(fontsize=7)
     return figure

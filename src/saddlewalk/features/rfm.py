@@ -111,10 +111,7 @@ class Recursion:
         precondition = solvers.nystrom(xp, at_landmarks, chosen, ridge)
 
         def product(v: Matrix) -> Matrix:
-            parts = [
-                self.kernel.value(xp, self._among(x, metric, rows)) @ v
-                for rows in _blocks(xp, len(x), len(x))
-            ]
+            parts = [self.kernel.value(xp, geometry) @ v for _, geometry in self.blocks(x, metric)]
             return xp.concatenate(parts, axis=0) + ridge * v
 
         alpha, residual = solvers.conjugate_gradients(xp, product, precondition, y)
@@ -149,7 +146,7 @@ class Recursion:
     def _agop_by_samples(self, machine: Machine) -> Matrix:
         r""":math:`\frac1n M X^\top (S^\top S \circ A) X M` (Proposition 5.1)."""
         x, alpha = machine.centers, machine.alpha
-        geometry = self._among(x, machine.metric, slice(0, len(x)))
+        geometry = self._whole(x, machine.metric)
         slope = self.kernel.slope(self.xp, geometry, self.kernel.value(self.xp, geometry))
         xm = x @ machine.metric
         return xm.T @ (((slope.T @ slope) * (alpha @ alpha.T)) @ xm) / len(x)
@@ -158,15 +155,23 @@ class Recursion:
         """A sum over blocks of rows of the kernel."""
         xp, x, metric = self.xp, machine.centers, machine.metric
         total: Any = 0.0
-        for rows in _blocks(xp, len(x), len(x)):
-            geometry = self._among(x, metric, rows)
+        for rows, geometry in self.blocks(x, metric):
             slope = self.kernel.slope(xp, geometry, self.kernel.value(xp, geometry))
             total = total + rows_of(xp, self.kernel, x, machine.alpha, slope, metric, rows)
         return total
 
-    def _among(self, x: Matrix, metric: Matrix, rows: slice) -> Matrix:
-        """Geometry of some samples against all; of a sample and itself exactly, for r has a root there."""
-        geometry = self.kernel.geometry(self.xp, x[rows], x, metric)
+    def blocks(self, x: Matrix, metric: Matrix) -> Iterator[tuple[slice, Matrix]]:
+        """Geometry of some samples against all, block after block."""
+        left, right = self.kernel.factors(self.xp, x, metric)
+        for rows in _blocks(self.xp, len(x), len(x)):
+            yield rows, self._among(left, right, rows)
+
+    def _whole(self, x: Matrix, metric: Matrix) -> Matrix:
+        return self._among(*self.kernel.factors(self.xp, x, metric), slice(0, len(x)))
+
+    def _among(self, left: Matrix, right: Matrix, rows: slice) -> Matrix:
+        """Of a sample and itself exactly 0: the distance has a root there, which rounding would enlarge."""
+        geometry = self.kernel.product(self.xp, left[rows], right)
         if not self.kernel.radial:
             return geometry
         here = np.arange(rows.stop - rows.start)
@@ -180,8 +185,8 @@ class Recursion:
         xp, n = self.xp, len(x)
         if xp is np:
             matrix = np.empty((n, n), x.dtype)
-            for rows in _blocks(xp, n, n):
-                matrix[rows] = self.kernel.value(xp, self._among(x, metric, rows))
+            for rows, geometry in self.blocks(x, metric):
+                matrix[rows] = self.kernel.value(xp, geometry)
             diagonal = np.einsum("ii->i", matrix)
             diagonal += n * self.ridge + jitter * diagonal.mean()
             return matrix
@@ -196,7 +201,7 @@ def _whole_kernel(recursion: Recursion, x: Matrix, metric: Matrix) -> Matrix:
     import jax
 
     def values(x: Matrix, metric: Matrix) -> Matrix:
-        return recursion.kernel.value(recursion.xp, recursion._among(x, metric, slice(0, len(x))))
+        return recursion.kernel.value(recursion.xp, recursion._whole(x, metric))
 
     return jax.jit(values)(x, metric)
 

@@ -1,8 +1,9 @@
 r"""How :math:`(K + n\lambda I)\,\alpha = y` is solved: by Cholesky, or without holding K.
 
-Conjugate gradients need products with K alone, which blocks of rows give in O(n) memory. They are preconditioned
-by a Nyström approximation :math:`U \Lambda U^\top \approx K` from some of the samples (Frangella, Tropp and
-Udell, 2023): with :math:`\lambda_r` the smallest eigenvalue that it has and :math:`\mu = n\lambda`,
+Conjugate gradients need products with K alone, which blocks of rows give in O(n) memory. They are
+preconditioned by a Nyström approximation :math:`U \Lambda U^\top \approx K` from some of the samples
+(Frangella, Tropp and Udell, 2023): with :math:`\lambda_r` the smallest eigenvalue that it has and
+:math:`\mu = n\lambda`,
 
 .. math:: P^{-1} v = v - U \left(1 - \frac{\lambda_r + \mu}{\Lambda + \mu}\right) U^\top v .
 """

@@ -17,6 +17,7 @@ from saddlewalk.figures.fact_machines import figure_6 as fact_6
 from saddlewalk.figures.fact_machines import figure_7 as fact_7
 from saddlewalk.figures.fact_networks import figure_4 as fact_4
 from saddlewalk.figures.fact_networks import figure_11 as fact_11
+from saddlewalk.figures.fact_tabular import table_3 as fact_table_3
 from saddlewalk.figures.fact_training import figure_3 as fact_3
 from saddlewalk.figures.fact_training import figure_8 as fact_8
 from saddlewalk.figures.fact_training import figure_9 as fact_9
@@ -71,6 +72,7 @@ FIGURES: dict[str, Maker] = {
     "fact-11": fact_11,
     "fact-table-1": fact_table_1,
     "fact-table-2": fact_table_2,
+    "fact-table-3": fact_table_3,
     "rich-1a": rich_1a,
     "rich-1b": rich_1b,
     "rich-2": rich_2,

@@ -5,20 +5,24 @@ for a ridge near 1e-8 in double precision; a bandwidth of 0.7 (inputs have norm 
 """
 
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk import draw
 from saddlewalk.features.kernels import kernel_named
 from saddlewalk.features.rfm import Machine, Recursion
 from saddlewalk.figures.claims import Claim, FigureResult, listed
+from saddlewalk.precision import exact_products
 
 UPDATES = ("agop", "fact", "fact-geometric")
 DIM, TESTED = 50, 1000
 SAMPLES = {2: 500, 3: 5000}
-PHASE = (4, 10_000)
-"""k and n of the phase transition: the paper has n = 25,000."""
+FULL_SAMPLES = SAMPLES | {4: 50_000}
+PHASE, FULL_PHASE = (4, 10_000), (4, 25_000)
+"""k and n of the phase transition; the paper's is the second."""
 P, PART, STEPS = 61, 0.5, 45
 _BANDWIDTH, _RIDGE, _UPDATES = 0.7, 1e-6, 10
 
@@ -31,17 +35,18 @@ class Learning:
     machine: Machine
 
 
-def figure_5() -> FigureResult:
+def figure_5(full: bool = False) -> FigureResult:
     """Sparse parities: the support on the diagonal of the features."""
+    samples = FULL_SAMPLES if full else SAMPLES
     runs = {
-        (k, update): _parity(k, n, update, _UPDATES)
-        for k, n in SAMPLES.items()
+        (k, update): _parity(k, n, update, _UPDATES, _modules(full))
+        for k, n in samples.items()
         for update in UPDATES
     }
     last = {key: float(run.accuracy[-1]) for key, run in runs.items()}
     found = {(k, update): _support_found(k, run) for (k, update), run in runs.items()}
     with draw.styled():
-        figure, axes = draw.new_figure(len(SAMPLES), len(UPDATES), 10, 6)
+        figure, axes = draw.new_figure(len(samples), len(UPDATES), 10, 3 * len(samples))
         for one, ((k, update), run) in zip(axes.ravel(), runs.items(), strict=True):
             one.imshow(run.machine.metric, cmap="viridis")
             one.set_title(f"k = {k}, {update}", fontsize=9)
@@ -51,7 +56,7 @@ def figure_5() -> FigureResult:
         "sparse parities: learned features hold the support",
         tuple(
             claim
-            for k, n in SAMPLES.items()
+            for k, n in samples.items()
             for claim in (
                 Claim(
                     f"k = {k}, n = {n:,}: test accuracy 1.0 ({', '.join(UPDATES)}; after {_UPDATES} updates)",
@@ -70,10 +75,10 @@ def figure_5() -> FigureResult:
     )
 
 
-def figure_1() -> FigureResult:
+def figure_1(full: bool = False) -> FigureResult:
     """The phase transition: chance for some updates, then all at once."""
-    k, n = PHASE
-    run = _parity(k, n, "fact", 7)
+    k, n = FULL_PHASE if full else PHASE
+    run = _parity(k, n, "fact", 7, _modules(full))
     accuracy = run.accuracy
     with draw.styled():
         figure, axes = draw.new_figure(1, 2, 9, 3.6)
@@ -215,12 +220,13 @@ def block_circulant(metric: np.ndarray) -> float:
     return float(half * np.sum(means**2) / np.sum(block**2))
 
 
-def _parity(k: int, n: int, update: str, updates: int) -> Learning:
+def _parity(k: int, n: int, update: str, updates: int, xp: ModuleType = np) -> Learning:
     x, y, _ = sparse_parity(k, n + TESTED)
-    x, y = x.astype(np.float32), y.astype(np.float32)
-    recursion = Recursion(kernel_named("gaussian", _BANDWIDTH), _RIDGE, update)
-    judge = lambda machine: np.mean(np.sign(machine.predict(np, x[n:])) == y[n:])  # noqa: E731
-    return _learn(recursion, x[:n], y[:n], judge, updates)
+    x, y = xp.asarray(x, dtype="float32"), xp.asarray(y, dtype="float32")
+    recursion = Recursion(kernel_named("gaussian", _BANDWIDTH), _RIDGE, update, xp=xp)
+    judge = lambda machine: np.mean(np.sign(machine.predict(xp, x[n:])) == y[n:])  # noqa: E731
+    with exact_products():
+        return _learn(recursion, x[:n], y[:n], judge, updates)
 
 
 def _modular(update: str) -> Learning:
@@ -236,13 +242,19 @@ def _modular(update: str) -> Learning:
 
 def _learn(recursion: Recursion, x: Any, y: Any, judge: Any, updates: int) -> Learning:
     accuracy, last = [], None
-    for step, machine in enumerate(recursion.machines(x, y, np.eye(x.shape[1], dtype=x.dtype))):
+    start = recursion.xp.eye(x.shape[1], dtype=x.dtype)
+    for step, machine in enumerate(recursion.machines(x, y, start)):
         accuracy.append(float(judge(machine)))
         last = machine
         if step == updates:
             break
     assert last is not None
     return Learning(np.array(accuracy), last)
+
+
+def _modules(full: bool) -> ModuleType:
+    """JAX, and so a GPU if there is one, for the large machines."""
+    return jnp if full else np
 
 
 def _support_found(k: int, run: Learning) -> bool:
