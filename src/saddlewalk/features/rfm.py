@@ -12,6 +12,7 @@ The kernel is held once (its Cholesky factor takes its place), and features are 
 where even one matrix of n x n does not fit, the machine is solved for by products with such blocks.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from types import ModuleType
@@ -190,20 +191,21 @@ class Recursion:
             diagonal = np.einsum("ii->i", matrix)
             diagonal += n * self.ridge + jitter * diagonal.mean()
             return matrix
-        matrix = _whole_kernel(self, x, metric)
+        matrix = _compiled_kernel()(self, x, metric)
         diagonal = xp.diagonal(matrix)
         here = np.arange(n)
         return matrix.at[here, here].add(n * self.ridge + jitter * diagonal.mean())
 
 
-def _whole_kernel(recursion: Recursion, x: Matrix, metric: Matrix) -> Matrix:
-    """All of K at once, compiled: nothing between the distances and K is kept."""
+@functools.cache
+def _compiled_kernel() -> Any:
+    """All of K at once: nothing between the distances and K is kept."""
     import jax
 
-    def values(x: Matrix, metric: Matrix) -> Matrix:
+    def values(recursion: Recursion, x: Matrix, metric: Matrix) -> Matrix:
         return recursion.kernel.value(recursion.xp, recursion._whole(x, metric))
 
-    return jax.jit(values)(x, metric)
+    return jax.jit(values, static_argnums=0)
 
 
 def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:

@@ -77,8 +77,7 @@ FULL_TABLE = SMALL_TABLE | {
     "CIFAR-10, weight decay 1e-4": replace(_LARGE, data="cifar10", samples=50_000),
 }
 _DEEP = replace(_SMALL, samples=5000, hidden=5, seeds=1)
-SMALL_DEEP = {"MNIST": _DEEP, "CIFAR-10": replace(_DEEP, data="cifar10", epochs=300)}
-"""Images of objects take longer: after 130 epochs the first layer was below its rivals."""
+SMALL_DEEP = {"MNIST": _DEEP, "CIFAR-10": replace(_DEEP, data="cifar10")}
 FULL_DEEP = {
     "MNIST": replace(_LARGE, hidden=5),
     "CIFAR-10": replace(_LARGE, hidden=5, data="cifar10", samples=50_000),
@@ -207,9 +206,9 @@ def _layers(name: str, matrices: Sequence[str], full: bool) -> FigureResult:
         rivals = found.sel(matrix=list(matrices[2:])).max("matrix").values
         claims.append(
             Claim(
-                f"{key}: {matrices[1]} is not below AGOP and eNFA in any layer (up to 0.005)",
+                f"{key}: {matrices[1]} is above AGOP and eNFA in every layer",
                 f"{listed(symmetric.round(3))} against {listed(rivals.round(3))}",
-                bool(np.all(symmetric > rivals - 0.005)),
+                bool(np.all(symmetric > rivals)),
             )
         )
     return FigureResult(
@@ -286,10 +285,17 @@ def train(setting: Setting, moments: tuple[float, ...] = (1.0,)) -> xr.Dataset:
 
 
 def sample(setting: Setting, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels between 0 and 1, and one-hot labels."""
+    """Pixels and one-hot labels: gray ones between 0 and 1, colors with mean 0 and variance 1 in each channel.
+
+    That is what scripts for these two sets usually do; the paper does not say. On all of CIFAR-10 with decay
+    1e-4 pixels between 0 and 1 gave FACT 0.52 instead of 0.90 (printed: 0.896).
+    """
     arrays = load_public(setting.data)
     rows = np.random.default_rng(seed).permutation(len(arrays["y_train"]))[: setting.samples]
-    x = arrays["X_train"][rows].reshape(len(rows), -1) / np.float32(255)
+    x = arrays["X_train"][rows] / np.float32(255)
+    if x.ndim == 4:
+        x = (x - x.mean(axis=(0, 1, 2))) / x.std(axis=(0, 1, 2))
+    x = x.reshape(len(rows), -1)
     return x, np.eye(_CLASSES, dtype=np.float32)[arrays["y_train"][rows]]
 
 
