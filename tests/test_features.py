@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 import saddlewalk as sw
 from saddlewalk.features import FeatureHistory, gradient_features, network_features
 from saddlewalk.features.equinox import equinox_features
-from saddlewalk.features.matrices import cosine, pearson, power, symmetrized_product
+from saddlewalk.features.matrices import _picture, cosine, pearson, power, symmetrized_product
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -309,6 +309,37 @@ def test_lightning_callback(tmp_path):
     assert logged == pytest.approx(now["0"].correlations()["FACT"], abs=1e-6)
 
 
+def answers(problem, theta, x):
+    with sw.float64():
+        weights = problem.weights(jnp.asarray(theta))
+        return np.asarray(jax.vmap(lambda one: problem.units.combine(weights, one))(jnp.asarray(x)))
+
+
+def test_convolutions_of_this_package_agree_with_torch():
+    """Alone and as the first layer of a deep network: nn.Conv1d with the same weights."""
+    x = RNG.normal(size=(20, 6))
+    y = np.tanh(x[:, :2])
+    kernel = sw.units.Convolution(3, kernel=2, stride=2, activation="tanh")
+    for units in (kernel, sw.units.Deep((kernel, sw.units.Dense(4, "relu")))):
+        problem = sw.Problem(sw.tasks.from_arrays(x, y), units)
+        theta = RNG.normal(size=(problem.width, problem.size))
+        ours = network_features(problem, theta, DECAY, batch=7)
+        net = nn.Sequential(
+            nn.Conv1d(1, 3, 2, stride=2, bias=False), nn.Tanh(), nn.Flatten(),
+            *((nn.Linear(9, 4, bias=False), nn.ReLU()) if problem.width == 1 else ()),
+            nn.Linear(4 if problem.width == 1 else 9, 2, bias=False),
+        ).double()  # fmt: skip
+        for parameter, layer in zip(net.parameters(), ours.layers, strict=True):
+            parameter.data.copy_(torch.tensor(layer.weight).reshape(parameter.shape))
+        mine = answers(problem, theta, x)
+        pairs = (torch.tensor(x)[:, None], torch.tensor(y))
+        np.testing.assert_allclose(mine, net(pairs[0]).detach().numpy(), atol=1e-12)
+        theirs = module_features(net, [pairs], squared, DECAY)
+        for one, other in zip(ours.layers, theirs.layers, strict=True):
+            for name, matrix in one.candidates().items():
+                np.testing.assert_allclose(matrix, other.candidates()[name], rtol=1e-6, atol=1e-9)
+
+
 def test_two_layers_of_this_package():
     """The weights of a sum of units as matrices; FACT is minus W^T times the problem's own gradient."""
     x = RNG.normal(size=(10, 3))
@@ -414,17 +445,60 @@ def test_diagnose_a_stored_network(stored):
     assert (folder / "out" / "figure.png").stat().st_size > 5000
 
 
+class Foreign(nn.Sequential):
+    """A layer of the user's own, which only its code can rebuild."""
+
+
+def test_whole_modules_of_plain_layers(stored):
+    folder = stored[0]
+    net = convolutional()
+    x, y = (a.numpy() for a in data((1, 4, 4), squared))
+    torch.save(net, folder / "conv.pt")
+    found = stored_features(folder / "conv.pt", x, y, loss="half-mse", weight_decay=0.01)
+    x32, y32 = torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
+    truth = module_features(net, [(x32, y32)], squared, 0.01)
+    for one, other in zip(found.layers, truth.layers, strict=True):
+        np.testing.assert_allclose(one.fact, other.fact, rtol=1e-3, atol=1e-5)
+
+
 def test_stored_networks_are_read_safely(stored):
-    folder, net, x, labels = stored
-    torch.save(net, folder / "whole.pt")
-    with pytest.raises(sw.InputError, match="no state_dict of plain tensors"):
-        stored_features(folder / "whole.pt", x, labels)
+    folder, _, x, labels = stored
+    torch.save(Foreign(nn.Linear(3, 2)), folder / "foreign.pt")
+    with pytest.raises(sw.InputError, match="no network that can be read safely"):
+        stored_features(folder / "foreign.pt", x, labels)
     with pytest.raises(sw.InputError, match="no file"):
         stored_features(folder / "none.pt", x, labels)
-    with pytest.raises(sw.InputError, match="reads 3 inputs"):
+    with pytest.raises(sw.InputError, match="cannot read inputs of shape"):
         stored_features(folder / "net.pt", x[:, :2], labels)
     with pytest.raises(sw.InputError, match="cross-entropy"):
         stored_features(folder / "net.pt", x, labels, loss="crossentropy")
     torch.save(convolutional().state_dict(), folder / "conv.pt")
     with pytest.raises(sw.InputError, match="Only fully connected"):
         stored_features(folder / "conv.pt", x, labels)
+
+
+@pytest.mark.parametrize("image", ["2,2", "4,1", "2x2"])
+def test_images_on_the_command_line(tmp_path, image):
+    from click.testing import CliRunner
+
+    from saddlewalk.cli import main
+
+    torch.save(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), tmp_path / "net.pt")
+    np.savez(tmp_path / "data.npz", X=RNG.normal(size=(20, 4)), y=RNG.normal(size=(20, 2)))
+    arguments = ["diagnose", str(tmp_path / "net.pt"), "--data", str(tmp_path / "data.npz")]
+    done = CliRunner().invoke(main, [*arguments, "--image", image, "--out", str(tmp_path / "out")])
+    assert done.exit_code == 0, done.output
+    wrong = CliRunner().invoke(main, [*arguments, "--image", "3,3"])
+    assert wrong.exit_code == 2
+    assert "with 4 numbers" in wrong.output
+
+
+def test_directions_as_images():
+    pixels = np.arange(12.0)
+    np.testing.assert_array_equal(_picture(pixels, (3, 4)), pixels.reshape(3, 4))
+    colors = _picture(np.arange(27.0), (3, 3, 3))
+    assert colors.shape == (3, 3, 3)
+    assert (colors.min(), colors.max()) == (0.0, 1.0)
+    assert _picture(np.arange(9.0), (1, 28, 28)).shape == (3, 3)  # a patch
+    assert _picture(np.arange(27.0), (3, 32, 32)).shape == (3, 3, 3)
+    assert _picture(np.arange(10.0), (28, 28)) is None

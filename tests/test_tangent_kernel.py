@@ -26,6 +26,11 @@ CASES = {
         {},
     ),
     "convolution": (ONE, sw.units.Convolution(3, activation="relu"), {"u": 0.2}),
+    "deep convolution": (
+        TWO,
+        sw.units.Deep((sw.units.Convolution(3, 2, 1, "tanh"), sw.units.Dense(4, "relu"))),
+        {"u1": 0.2, "w2": 2.0},
+    ),
     "quadratic pair": (TWO, sw.units.QuadraticPair(3), {"w": 2.0}),
     "diagonal": (ONE, sw.units.Diagonal(), {}),
 }

@@ -196,17 +196,21 @@ def compare(**options: Any) -> None:
 @click.option(
     "--weight-decay", type=float, help="With which the network of a .pt file was trained."
 )
-def diagnose(regime: bool, loss: str, weight_decay: float | None, **options: Any) -> None:
+@click.option("--image", help="Shape of one input of a .pt file's data, as 28,28 or 3,32,32.")
+def diagnose(
+    regime: bool, loss: str, weight_decay: float | None, image: str | None, **options: Any
+) -> None:
     """Simulate SETTING and name its plateaus: duration, loss, effective width, kind of point.
 
     With --regime: whether learning was lazy, rich or delayed rich, by the tangent kernel, and whether the
     start was upstream, balanced or downstream, by the conserved quantities.
 
-    If SETTING is a file NET.pt with the state_dict of a trained, fully connected PyTorch network: whether its
-    layers satisfy the Features At Convergence Theorem on --data, with --activation, --loss, --weight-decay.
+    If SETTING is a file NET.pt with a trained PyTorch network (the state_dict of a fully connected one, or an
+    nn.Sequential of PyTorch's own layers): whether its layers satisfy the Features At Convergence Theorem on
+    --data, with --activation, --loss, --weight-decay. Inputs that are images (--image) show features as such.
     """
     if options["setting"].endswith((".pt", ".pth")):
-        _diagnose_stored(options, loss, weight_decay)
+        _diagnose_stored(options, loss, weight_decay, image)
         return
     import saddlewalk as sw
 
@@ -269,7 +273,20 @@ def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bo
         note(f"wrote {out}/ (figure.png, figure.svg, result.json, config.json)")
 
 
-def _diagnose_stored(options: dict[str, Any], loss: str, weight_decay: float | None) -> None:
+def _as_images(x: Any, image: str) -> Any:
+    try:
+        shape = tuple(int(length) for length in image.replace("x", ",").split(","))
+        return x.reshape(len(x), *shape)
+    except ValueError as error:
+        raise InputError(
+            f"--image must be the shape of one input, as 28,28 or 3,32,32, with {x[0].size} numbers; got "
+            f"'{image}'."
+        ) from error
+
+
+def _diagnose_stored(
+    options: dict[str, Any], loss: str, weight_decay: float | None, image: str | None
+) -> None:
     """Features of a stored network on a data file."""
     if options["data"] is None:
         raise InputError(
@@ -281,22 +298,23 @@ def _diagnose_stored(options: dict[str, Any], loss: str, weight_decay: float | N
         from saddlewalk.features.stored import stored_features
     except ImportError as error:
         raise InputError("This needs PyTorch: pip install saddlewalk[torch].") from error
-    from saddlewalk.tasks import Samples, load_task
+    from saddlewalk.tasks.files import load_samples
 
-    task = load_task(options["data"])
-    if not isinstance(task, Samples):
-        raise InputError("Features are averages over samples; moments are not enough.")
+    x, y = load_samples(options["data"])
+    if image is not None:
+        x = _as_images(x, image)
     settings = {
         "activation": options["activation"] or "relu",
         "loss": loss,
         "weight_decay": weight_decay,
     }
-    found = stored_features(options["setting"], task.x, task.y, **settings)  # type: ignore[arg-type]
+    found = stored_features(options["setting"], x, y, **settings)  # type: ignore[arg-type]
+    shape = x.shape[1:] if x.ndim > 2 else None
     show(found, found.to_json(), options["as_json"])
     if options["out"] is not None:
         with store.new_folder(options["out"], options["force"]) as folder:
-            found.plot(folder / "figure.png")
-            found.plot(folder / "figure.svg")
+            found.plot(folder / "figure.png", shape)
+            found.plot(folder / "figure.svg", shape)
             store.write_json(found.to_json(), folder / "result.json")
             config = {"state": options["setting"], "data": options["data"], **settings}
             store.write_json(provenance(config), folder / "config.json")

@@ -147,8 +147,13 @@ def _from_factors(
         return found
 
     def part(name: str, here: tuple[Array, Array], there: tuple[Array, Array]) -> Array:
-        gram = jnp.sum(here[1] * there[1]) if traced else here[1] @ there[1].T
-        return rates.get(name, 1.0) * (here[0] @ there[0]) * gram
+        rate = rates.get(name, 1.0)
+        if here[0].ndim == 1:
+            gram = jnp.sum(here[1] * there[1]) if traced else here[1] @ there[1].T
+            return rate * (here[0] @ there[0]) * gram
+        alike = jnp.einsum("pi,qi,dqh->dph", here[0], there[0], there[1])  # summed over places
+        pair = "cph,cph->" if traced else "cph,dph->cd"
+        return rate * jnp.einsum(pair, here[1], alike)
 
     def row(one: Array) -> Array:
         here = factors(one)

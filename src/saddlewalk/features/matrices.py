@@ -204,10 +204,11 @@ class NetworkFeatures:
             upper.legend(fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0))
             values, vectors = self.layers[0].directions(many)
             for one, value, vector in zip(axes[1], values, vectors, strict=False):
-                if image is None:
+                picture = None if image is None else _picture(vector, image)
+                if picture is None:
                     one.bar(np.arange(len(vector)), vector)
                 else:
-                    one.imshow(_picture(vector, image), cmap="gray")
+                    one.imshow(picture, cmap="gray")
                     one.axis("off")
                 one.set_title(f"{value:.3g}", fontsize=8)
             draw.save(figure, target)
@@ -269,9 +270,22 @@ def _gram_power(factor: Matrix, exponent: float) -> Matrix:
     return (axes.T * values ** (2 * exponent)) @ axes
 
 
-def _picture(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    picture = vector.reshape(shape)
-    if picture.ndim == 3:
+def _picture(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+    """A direction as an image, or as a square patch of one; `None` if it is neither.
+
+    Shapes are (rows, columns), (channels, rows, columns) or (rows, columns, channels).
+    """
+    channels = 1 if len(shape) == 2 else min(shape)
+    if vector.size == math.prod(shape):
+        picture = vector.reshape(shape)
+        if len(shape) == 3 and shape[0] == channels:
+            picture = np.moveaxis(picture, 0, -1)
+    else:
+        side = math.isqrt(vector.size // channels)
+        if channels * side**2 != vector.size:
+            return None
+        picture = np.moveaxis(vector.reshape(channels, side, side), 0, -1)
+    if picture.shape[-1] == 3 and picture.ndim == 3:
         low, high = picture.min(), picture.max()
         return (picture - low) / (high - low if high > low else 1.0)
-    return picture
+    return picture if picture.ndim == 2 else picture.mean(axis=-1)

@@ -1,4 +1,4 @@
-"""Features of this package's own networks: FACT, AGOP and eNFA of every dense layer."""
+"""Features of this package's own networks: FACT, AGOP and eNFA of dense and convolutional layers."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ _BATCH = 256
 def network_features(
     problem: Problem, theta: ParametersLike, weight_decay: float | None = None, batch: int = _BATCH
 ) -> NetworkFeatures:
-    """The dense layers of a two-layer or deep network on its task's samples, batch after batch."""
+    """The layers of a two-layer or deep network on its task's samples, batch after batch."""
     if not isinstance(problem.task, Samples):
         raise InputError(
             "Features are averages over samples; make the problem with keep_samples=True."
@@ -30,7 +30,7 @@ def network_features(
     x, y, w = (jnp.asarray(a) for a in (problem.task.x, problem.task.y, problem.task.weights))
     if jax.eval_shape(problem.units.gradient_factors, problem.weights(theta), x[0]) is None:
         raise InputError(
-            "These units are no dense layers: their weights multiply nothing as a matrix."
+            "These units are no dense or convolutional layers: their weights multiply nothing as a matrix."
         )
     sums: Any = None
     for start in range(0, len(x), batch):
@@ -58,11 +58,13 @@ def _sums(problem: Problem, theta: Array, x: Array, y: Array, weights: Array) ->
         slope = jax.grad(problem.penalty)(problem.units.combine(named, x), y)
         found = {}
         for name, (reads, worth) in factors.items():
-            g = slope @ worth
+            # a dense layer reads at one place
+            h, q = jnp.atleast_2d(reads), worth.reshape(len(slope), -1, worth.shape[-1])
+            g = jnp.einsum("c,cph->ph", slope, q)
             found[name] = (
-                weight * jnp.outer(g, reads),
-                weight * jnp.outer(g, g),
-                weight * worth.T @ worth,
+                weight * g.T @ h,
+                weight * g.T @ g,
+                weight * jnp.einsum("cpi,cpj->ij", q, q),
             )
         return found
 
@@ -74,4 +76,7 @@ def _matrix(problem: Problem, theta: Array, name: str) -> np.ndarray:
     values = np.asarray(problem.weights(theta)[name])
     if not problem.units.additive:
         return values[0]
-    return values if name == next(iter(problem.shapes)) else values.T
+    if name == next(iter(problem.shapes)):
+        return values
+    # (units, outputs, ...): what all units answer goes to each output
+    return np.swapaxes(values, 0, 1).reshape(values.shape[1], -1)

@@ -1,4 +1,7 @@
-"""Stored PyTorch weights: a network is built around a `state_dict`, and nothing is unpickled but tensors."""
+"""Stored PyTorch networks: a `state_dict`, around which a network is built, or a module of plain layers.
+
+Nothing else is unpickled: a file can hold tensors and the layers that are listed here, and no code.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -21,8 +24,36 @@ ACTIVATIONS = {
 LOSSES = ("mse", "half-mse", "cross-entropy")
 
 
+LAYERS = (
+    *(
+        nn.Sequential,
+        nn.Linear,
+        nn.Conv1d,
+        nn.Conv2d,
+        nn.Conv3d,
+        nn.Flatten,
+        nn.Unflatten,
+        nn.Identity,
+    ),
+    *(
+        nn.ReLU,
+        nn.LeakyReLU,
+        nn.ELU,
+        nn.GELU,
+        nn.SiLU,
+        nn.Tanh,
+        nn.Sigmoid,
+        nn.Softplus,
+        nn.Dropout,
+    ),
+    *(nn.MaxPool1d, nn.MaxPool2d, nn.AvgPool1d, nn.AvgPool2d, nn.AdaptiveAvgPool2d),
+    *(nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm),
+)
+"""Of which a stored module may consist."""
+
+
 def stored_features(
-    state: str | Path,
+    file: str | Path,
     x: np.ndarray,
     y: np.ndarray,
     activation: str = "relu",
@@ -30,33 +61,53 @@ def stored_features(
     weight_decay: float | None = None,
     batch: int = 256,
 ) -> NetworkFeatures:
-    """Features of a fully connected network whose `state_dict` was saved with `torch.save`."""
-    module = sequential_from_state(load_state(state), activation)
+    """Features of a network from `torch.save(net.state_dict(), file)` or `torch.save(net, file)`.
+
+    A state_dict must be that of a fully connected network, with this activation between its layers.
+    """
+    loaded = load_stored(file)
+    flat = isinstance(loaded, dict)
+    module = sequential_from_state(loaded, activation) if isinstance(loaded, dict) else loaded
     first = next(module.parameters())
-    inputs = torch.as_tensor(np.asarray(x), dtype=first.dtype).flatten(1)
-    if inputs.shape[1] != first.shape[1]:
-        raise InputError(
-            f"The network reads {first.shape[1]} inputs; the data have {inputs.shape[1]}."
-        )
+    inputs = torch.as_tensor(np.asarray(x), dtype=first.dtype)
+    inputs = inputs.flatten(1) if flat else inputs
     targets, penalty = _penalty(loss, np.asarray(y), first.dtype)
+    _try(module, inputs[:1])
     pairs = ((inputs[k : k + batch], targets[k : k + batch]) for k in range(0, len(inputs), batch))
     return module_features(module, pairs, penalty, weight_decay)
 
 
-def load_state(path: str | Path) -> dict[str, torch.Tensor]:
-    """The tensors of a file; anything that is no plain tensor is refused, unread."""
+def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
+    """What a file holds; anything but tensors and layers of PyTorch is refused, unread."""
     if not Path(path).is_file():
         raise InputError(f"There is no file '{path}'.")
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
+        with torch.serialization.safe_globals(list(LAYERS)):
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise InputError(
-            f"'{path}' is no state_dict of plain tensors (save one with torch.save(net.state_dict(), path)): "
+            f"'{path}' is no network that can be read safely. Save it with torch.save(net.state_dict(), "
+            "path), or with torch.save(net, path) if it is an nn.Sequential of PyTorch's own layers: "
             f"{str(error).splitlines()[0]}"
         ) from error
-    if not isinstance(state, dict) or not all(isinstance(v, torch.Tensor) for v in state.values()):
+    if isinstance(loaded, nn.Module):
+        return loaded
+    if not isinstance(loaded, dict) or not all(
+        isinstance(v, torch.Tensor) for v in loaded.values()
+    ):
         raise InputError(f"'{path}' holds no state_dict: a dictionary of tensors was expected.")
-    return state
+    return loaded
+
+
+def _try(module: nn.Module, inputs: torch.Tensor) -> None:
+    """Say what does not fit before a pass over the data is begun."""
+    try:
+        with torch.no_grad():
+            module.eval()(inputs)
+    except (RuntimeError, ValueError) as error:
+        raise InputError(
+            f"The network cannot read inputs of shape {tuple(inputs.shape[1:])}: {error}"
+        ) from error
 
 
 def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn.Sequential:
@@ -74,7 +125,7 @@ def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn
     if odd or not weights:
         raise InputError(
             f"Only fully connected layers can be rebuilt from their weights; '{(odd or ['nothing'])[0]}' is "
-            "something else. Use saddlewalk.features.torch.module_features on the module itself."
+            "something else. An nn.Sequential of plain layers can be saved whole: torch.save(net, path)."
         )
     parts: list[tuple[str, nn.Module]] = []
     width = None

@@ -285,7 +285,7 @@ def train(setting: Setting, moments: tuple[float, ...] = (1.0,)) -> xr.Dataset:
 
 
 def sample(setting: Setting, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Pixels and one-hot labels: gray ones between 0 and 1, colors with mean 0 and variance 1 in each channel.
+    """Pixels and one-hot labels: gray between 0 and 1, colors with mean 0 and variance 1 in each channel.
 
     That is what scripts for these two sets usually do; the paper does not say. On all of CIFAR-10 with decay
     1e-4 pixels between 0 and 1 gave FACT 0.52 instead of 0.90 (printed: 0.896).

@@ -22,6 +22,24 @@ def load_task(path: str | Path) -> Samples | Moments:
     return readers[file.suffix](file)
 
 
+def load_samples(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs in the shape that they have in the file (images stay images), and targets."""
+    file = Path(path)
+    if file.suffix == ".npz" and file.is_file():
+        arrays = _arrays(file)
+        target = arrays.get("y", arrays.get("Y"))
+        if "X" in arrays and target is not None:
+            if len(arrays["X"]) != len(target) or len(target) == 0:
+                raise InputError(
+                    f"{file} has {len(arrays['X'])} inputs and {len(target)} targets; as many are needed."
+                )
+            return arrays["X"], target
+    task = load_task(path)
+    if not isinstance(task, Samples):
+        raise InputError("Features are averages over samples; moments are not enough.")
+    return np.asarray(task.x), np.asarray(task.y)
+
+
 def load_encoding(path: str | Path) -> np.ndarray:
     """Read the encoding x of modular addition: array x of an .npz, or the numbers of a .csv."""
     file = Path(path)

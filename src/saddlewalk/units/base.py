@@ -173,7 +173,8 @@ class AbstractUnits(eqx.Module):
 
         By layer name: what the layer reads `(p,)`, and what its answer is worth to each output `(c, q)`. A
         layer :math:`q = W p` has :math:`\partial f_c / \partial W = \text{worth}_c \otimes \text{reads}`, so
-        its part of the tangent kernel is a product of two small ones.
+        its part of the tangent kernel is a product of two small ones. A layer that reads at several places,
+        as a convolution does, has one more axis, `(places, p)` and `(c, places, q)`, over which is summed.
         """
         return None
 

@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.units.base import AbstractUnits, Shapes, Weights
+from saddlewalk.units.base import AbstractUnits, Factors, Shapes, Weights
 from saddlewalk.units.dense import KINKED, activation_named
 
 
@@ -55,11 +56,24 @@ class Convolution(AbstractUnits):
         """u * x, kernel by kernel."""
         return (weights["u"] @ self.windows(x).T).reshape(-1)
 
+    def gradient_factors(self, weights: Weights, x: Array) -> Factors:
+        """Kernels read every patch; the second layer reads what all of them answer there."""
+        windows = self.windows(x)
+        z = windows @ weights["u"].T
+        answer, slope = jax.jvp(activation_named(self.activation), (z,), (jnp.ones_like(z),))
+        outputs = weights["v"].shape[1]
+        return {
+            "u": (windows, jnp.einsum("ph,hcp->cph", slope, weights["v"])),
+            "v": (answer.T.reshape(-1), jnp.eye(outputs)),
+        }
+
     def windows(self, x: Any) -> Float[Array, "patches kernel"]:
         """The patches of an input."""
         starts = self.stride * jnp.arange(self.patches(x.shape[-1]))
         return x[starts[:, None] + jnp.arange(self.kernel)]
 
-    def sense(self, kernels: Float[Array, "... kernel"], x: Any) -> Array:
-        """sigma(u * x): one number a patch, for one kernel or for several."""
-        return activation_named(self.activation)(kernels @ self.windows(x).T)
+    def sense(
+        self, kernels: Float[Array, "... kernel"], x: Any, nudge: Array | float = 0.0
+    ) -> Array:
+        """sigma(u * x + nudge): one number a patch, for one kernel or for several."""
+        return activation_named(self.activation)(kernels @ self.windows(x).T + nudge)

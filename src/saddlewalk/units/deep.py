@@ -114,17 +114,26 @@ class Deep(AbstractUnits):
         return jnp.concatenate(parts) if parts else None
 
     def gradient_factors(self, weights: Weights, x: Any) -> Factors | None:
-        """For dense layers alone. What a neuron is worth: how the output answers a nudge before it."""
-        if not all(isinstance(stage, Dense) for stage in self.stages):
+        """Not for attention. What a neuron is worth: how the output answers a nudge before it."""
+        if not all(isinstance(stage, Dense | Convolution) for stage in self.stages):
             return None
         own = {name: values[0] for name, values in weights.items()}
-        calm = [jnp.zeros(stage.width) for stage in self.stages]
+        calm = [
+            jnp.zeros((stage.width, stage.patches(x.shape[-1])))
+            if isinstance(stage, Convolution)
+            else jnp.zeros(stage.width)
+            for stage in self.stages
+        ]
         respond = lambda nudges: own["readout"] @ self._answers(own, x, nudges)[-1]  # noqa: E731
         worth = jax.jacrev(respond)(calm)
         reads = self._answers(own, x)
-        return {f"w{k}": (h, d) for k, (h, d) in enumerate(zip(reads, worth, strict=False), 1)} | {
-            "readout": (reads[-1], jnp.eye(len(own["readout"])))
-        }
+        found: Factors = {}
+        for k, (stage, h, d) in enumerate(zip(self.stages, reads, worth, strict=False), start=1):
+            if isinstance(stage, Convolution):
+                found[f"u{k}"] = (stage.windows(h), jnp.swapaxes(d, 1, 2))
+            else:
+                found[f"w{k}"] = (h, d)
+        return found | {"readout": (reads[-1], jnp.eye(len(own["readout"])))}
 
     def _answers(self, weights: Weights, x: Any, nudges: list[Array] | None = None) -> list[Any]:
         """The input, then what each layer answers; a nudge is added before a layer's nonlinearity."""
@@ -147,7 +156,7 @@ class Deep(AbstractUnits):
         if isinstance(stage, Dense):
             return stage.sigma(weights[f"w{k}"] @ h + nudge)
         if isinstance(stage, Convolution):
-            return stage.sense(weights[f"u{k}"], h).reshape(-1)
+            return stage.sense(weights[f"u{k}"], h, nudge).reshape(-1)
         m = weights[f"V{k}"].shape[-1]
         products, query = h[: m * m].reshape(m, m), h[m * m :]
         heads = {
