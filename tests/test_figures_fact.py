@@ -1,9 +1,14 @@
 """The figures of the Features At Convergence paper."""
 
+from dataclasses import replace
+
 import numpy as np
+import optax
 import pytest
 
-from saddlewalk.figures import fact_machines, fact_networks
+from saddlewalk.figures import fact_machines, fact_networks, fact_tabular, fact_training
+from saddlewalk.flow.together import train_together
+from saddlewalk.tasks import public
 
 
 @pytest.mark.slow
@@ -51,3 +56,104 @@ def test_modular_addition_is_all_pairs():
     a, b = x[:, :61].argmax(axis=1), x[:, 61:].argmax(axis=1)
     np.testing.assert_array_equal(y.argmax(axis=1), (a + b) % 61)
     assert sorted(order) == list(range(61**2))
+
+
+# --- networks on images -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    """Networks of seconds on images of noise, in the places of the real ones."""
+    rng = np.random.default_rng(0)
+    sets = {
+        name: {
+            "X_train": rng.integers(0, 256, size=(200, *shape), dtype=np.uint8),
+            "y_train": rng.integers(0, 10, size=200, dtype=np.uint8),
+        }
+        for name, shape in (("mnist", (4, 4)), ("cifar10", (4, 4, 3)))
+    }
+    monkeypatch.setattr(fact_training, "load_public", sets.__getitem__)
+    fact_training.train.cache_clear()
+    yield fact_training.Setting("mnist", 128, hidden=2, width=8, weight_decay=1e-3, epochs=2)
+    fact_training.train.cache_clear()
+
+
+def test_schedule_and_momentum_are_those_of_pytorch(few_images):
+    """Step by step against torch.optim.SGD with cosine annealing."""
+    torch = pytest.importorskip("torch")
+    setting = replace(few_images, samples=64, epochs=20, seeds=1)
+    x, y = fact_training.sample(setting, 0)
+    network = fact_training._network(0, x.shape[1], setting)
+    net = torch.nn.Sequential()
+    for k, layer in enumerate(network.layers):
+        net.append(torch.nn.Linear(*layer.weight.shape[::-1]))
+        net[-1].weight.data.copy_(torch.tensor(np.asarray(layer.weight)))
+        net[-1].bias.data.copy_(torch.tensor(np.asarray(layer.bias)))
+        if k < 2:
+            net.append(torch.nn.ReLU())
+    optimizer = torch.optim.SGD(net.parameters(), 0.1, momentum=0.9, weight_decay=1e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, setting.steps)
+    for _ in range(setting.steps):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(net(torch.tensor(x)), torch.tensor(y)).backward()
+        optimizer.step()
+        schedule.step()
+    ends = train_together(
+        fact_training.batch_loss, fact_training._stacked([network]), (x[None], y[None]),
+        fact_training._optimizer(setting), checkpoints=[setting.steps], batch_size=64,
+    )  # fmt: skip
+    ours = np.asarray(next(iter(ends))[1].layers[0].weight[0, 0])
+    np.testing.assert_allclose(ours, net[0].weight.detach().numpy(), atol=2e-6)
+    rates = [float(optax.cosine_decay_schedule(0.1, 20)(t)) for t in range(20)]
+    assert setting.forgetting == pytest.approx(1e-3 * sum(rates) / 0.1, rel=0.06)
+
+
+def test_tables_of_networks_that_are_not_trained_fail(few_images, failing_claims, monkeypatch):
+    monkeypatch.setattr(fact_training, "SMALL_TABLE", {"MNIST, n = 5,000": few_images})
+    assert len(failing_claims(fact_training.table_2())) == 2
+    assert len(failing_claims(fact_training.table_1())) == 2
+
+
+def test_layers_and_epochs_of_networks_that_are_not_trained(
+    few_images, failing_claims, monkeypatch
+):
+    settings = {"MNIST": few_images, "CIFAR-10": replace(few_images, data="cifar10")}
+    monkeypatch.setattr(fact_training, "SMALL_DEEP", settings)
+    monkeypatch.setattr(fact_training, "MOMENTS", (0.0, 0.5, 1.0))
+    assert failing_claims(fact_training.figure_3())
+    assert failing_claims(fact_training.figure_9())
+    figure_8 = fact_training.figure_8()
+    assert failing_claims(figure_8)
+    assert failing_claims(fact_training.figure_10())
+    assert len(figure_8.numbers["layers[0]"]["FACT"]) == 3
+
+
+@pytest.mark.slow
+def test_table_2_at_a_thousand_images(failing_claims, monkeypatch):
+    if public.find_local("mnist") is None:
+        pytest.skip("mnist is not on this machine (SADDLEWALK_DATA, cache)")
+    only = {key: fact_training.SMALL_TABLE[key] for key in ("MNIST, n = 1,000",)}
+    monkeypatch.setattr(fact_training, "SMALL_TABLE", only)
+    assert failing_claims(fact_training.table_2()) == []
+
+
+# --- tables -------------------------------------------------------------------------------------------------
+
+
+def test_table_3_learns_features_where_they_matter(failing_claims, monkeypatch):
+    """Labels hang on two of ten inputs: learned features help, and test folds are never seen."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(150, 10))
+    tables = {
+        "names": np.array(["product", "few"]), "X/product": x, "X/few": x[:20],
+        "y/product": (x[:, 0] * x[:, 1] > 0).astype(int), "y/few": np.arange(20) % 2,
+    }  # fmt: skip
+    monkeypatch.setattr(fact_tabular, "load_public", lambda name: tables)
+    monkeypatch.setattr(fact_tabular, "RIDGES", (1e-3,))
+    result = fact_tabular.table_3()
+    assert failing_claims(result) == []
+    assert list(result.numbers["tables"]) == ["product"]
+    assert result.numbers["tables"]["product"]["FACT-RFM"] > 0.75
+    monkeypatch.setitem(tables, "y/product", rng.integers(0, 2, size=150))
+    chance = fact_tabular.accuracies(x, tables["y/product"])
+    assert all(0.3 < value < 0.7 for value in chance.values())

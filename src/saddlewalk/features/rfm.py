@@ -26,8 +26,10 @@ from saddlewalk.features.kernels import AbstractKernel
 
 Matrix = Any
 UPDATES = ("agop", "fact", "fact-geometric")
-_BLOCK_NUMBERS = 2**22
-"""Entries of the kernel that are held at once besides the factor; on an accelerator 64 times as many."""
+_BLOCK_NUMBERS, _BLOCK_ROWS = 2**18, 64
+"""Entries of the kernel that are held at once besides the factor: what a cache holds, but not too few rows.
+
+On an accelerator a thousand times as many."""
 _JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 """Added to the diagonal, relative to its mean, until the factorisation succeeds; float32 starts later."""
 
@@ -231,6 +233,6 @@ def _symmetrized(xp: ModuleType, fact: Matrix, metric: Matrix, geometric: bool) 
 
 
 def _blocks(xp: ModuleType, rows: int, columns: int) -> Iterator[slice]:
-    numbers = _BLOCK_NUMBERS if xp is np else 64 * _BLOCK_NUMBERS
-    size = max(1, numbers // max(columns, 1))
+    numbers = _BLOCK_NUMBERS if xp is np else 1024 * _BLOCK_NUMBERS
+    size = max(_BLOCK_ROWS, numbers // max(columns, 1))
     return (slice(start, min(start + size, rows)) for start in range(0, rows, size))
