@@ -13,9 +13,14 @@ from saddlewalk.tasks import public
 
 @pytest.mark.slow
 def test_separation(failing_claims):
-    """At the printed weight decay there is none."""
-    failing = failing_claims(fact_networks.figure_4())
-    assert all("as printed" in claim for claim in failing)
+    """At the printed decay there is none; near 0 it is what the closed form says but for rare inputs."""
+    result = fact_networks.figure_4()
+    failing = failing_claims(result)
+    assert len(failing) == 2
+    assert all("p = 1e-05" in claim and "AGOP" in claim for claim in failing)
+    ratio = fact_networks.TAU ** (2 / 3)
+    limit = ratio / np.sqrt(2 * (1 + ratio**2))
+    assert result.numbers["p 1e-06, decay 1e-08"]["AGOP"] == pytest.approx(limit, abs=0.005)
 
 
 @pytest.mark.slow
@@ -26,7 +31,7 @@ def test_deep_linear_networks(failing_claims, monkeypatch):
 
 
 def test_rare_products():
-    task = fact_networks.rare_products()
+    task = fact_networks.rare_products(1e-5)
     assert task.weights.sum() == pytest.approx(1.0)
     assert task.weights.max() == pytest.approx(1 - 1e-5, abs=1e-6)
     row = np.flatnonzero(np.all(np.asarray(task.x) == [2, 1, 1, 2], axis=1))[0]
