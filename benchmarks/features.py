@@ -169,7 +169,7 @@ def main():
         "**Against xRFM** at n = 5,000, d = 100, one output: its time and memory over ours.\n",
         table(ratios) + "\n" if ratios else "xRFM was not installed.\n",
         "**All sizes.** `MB`: peak above what was there before the fit; `error`: best mean squared error. \n"
-        "xRFM scales its matrix to a largest entry of 1 and we to trace d, so a bandwidth is a longer one there:\n"
+        "xRFM scales its matrix to a largest entry of 1 and we to trace d, so bandwidths are longer there:\n"
         "work is the same, errors are not. (With bandwidth 30 instead of 10 ours at n = 5,000 is 0.108.)\n",
         table(rows) + "\n",
     ]

@@ -223,15 +223,86 @@ class Tokens(eqx.Module):
         return jax.vmap(self.layer)(x).sum(axis=0)
 
 
+class Scanned(Tokens):
+    """The same, one after another."""
+
+    def __call__(self, x):
+        return jax.lax.map(self.layer, x).sum(axis=0)
+
+
 def test_shared_layers_of_equinox_are_refused():
     layer = eqx.nn.Linear(2, 3, key=jax.random.key(0))
     penalty = lambda answer, target: jnp.sum((answer - target) ** 2)  # noqa: E731
-    with pytest.raises(sw.InputError, match="more than once"):
-        equinox_features(Tokens(layer), [(np.ones((4, 5, 2)), np.ones((4, 3)))], penalty)
+    for shared in (Tokens(layer), Scanned(layer)):
+        with pytest.raises(sw.InputError, match="more than once"):
+            equinox_features(shared, [(np.ones((4, 5, 2)), np.ones((4, 3)))], penalty)
     with pytest.raises(sw.InputError, match="no batches"):
         equinox_features(layer, [], penalty)
     with pytest.raises(sw.InputError, match="no linear or convolutional"):
         equinox_features(eqx.nn.Lambda(jnp.tanh), [(np.ones((4, 2)), np.ones((4, 2)))], penalty)
+
+
+def test_scalar_answers_and_whole_numbers_as_inputs():
+    """The same network with one output as a vector and as a scalar."""
+    key = jax.random.key(0)
+    vector = eqx.nn.MLP(3, 1, 4, 1, jnp.tanh, key=key)
+    scalar = eqx.nn.MLP(3, "scalar", 4, 1, jnp.tanh, key=key)
+    x, y = np.arange(12).reshape(4, 3), np.ones(4)
+    penalty = lambda answer, target: jnp.sum((answer - target) ** 2)  # noqa: E731
+    one = equinox_features(vector, [(x, y[:, None])], penalty)
+    other = equinox_features(scalar, [(x, y), (x[:0], y[:0])], penalty)
+    for first, second in zip(one.layers, other.layers, strict=True):
+        np.testing.assert_allclose(first.agop, second.agop, rtol=1e-5)
+        np.testing.assert_allclose(first.enfa, second.enfa, rtol=1e-5)
+
+
+def test_activations_in_place_and_modes_that_are_mixed():
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Linear(3, 5), nn.ReLU(), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    plain[2].eval()  # frozen on purpose, in a module that trains
+    hasty = nn.Sequential(plain[0], nn.ReLU(inplace=True), plain[2], plain[3])
+    batch = [(torch.randn(20, 3), torch.randn(20, 2))]
+    with pytest.warns(UserWarning, match="BatchNorm1d acts otherwise in training"):
+        one = module_features(plain, batch, nn.MSELoss(), DECAY)
+    assert [part.training for part in plain] == [True, True, False, True]
+    with pytest.warns(UserWarning, match="acts otherwise"):
+        other = module_features(hasty, batch, nn.MSELoss(), DECAY)
+    for first, second in zip(one.layers, other.layers, strict=True):
+        np.testing.assert_allclose(first.agop, second.agop, atol=1e-7)
+        np.testing.assert_allclose(first.enfa, second.enfa, atol=1e-7)
+
+
+def test_frozen_layers_no_grad_and_half_precision():
+    net = dense()
+    net[0].weight.requires_grad_(False)
+    batch = [(torch.randn(20, 3), torch.randn(20, 2))]
+    with torch.no_grad():
+        found = module_features(net, batch, nn.MSELoss(), agop=False)
+    assert [layer.name for layer in found.layers] == ["2", "4"]
+    assert "AGOP" not in found[0].correlations()
+    with pytest.raises(sw.InputError, match="frozen"):
+        module_features(net, batch, nn.MSELoss(), layers=["0"])
+    half = dense().bfloat16()
+    rough = module_features(half, [tuple(a.bfloat16() for a in batch[0])], nn.MSELoss())
+    assert np.isfinite(rough[0].fact).all()
+    weights = {"0": net[2].weight}
+    assert gradient_features(weights, weights)["0"].fact.shape == (5, 5)
+
+
+@pytest.mark.parametrize(("decay", "words"), [(0.0, "positive"), (-0.1, "positive")])
+def test_weight_decays_that_are_none(decay, words):
+    with pytest.raises(sw.InputError, match=words):
+        module_features(dense(), [(torch.randn(4, 3), torch.randn(4, 2))], nn.MSELoss(), decay)
+
+
+def test_numbers_that_are_no_numbers():
+    x = torch.randn(4, 3)
+    x[0, 0] = np.nan
+    with pytest.raises(sw.InputError, match="not finite"):
+        module_features(dense(), [(x, torch.randn(4, 2))], nn.MSELoss())
+    one = module_features(nn.Linear(3, 1), [(torch.randn(9, 3), torch.randn(9, 1))], nn.MSELoss())
+    assert one[0].to_json()["pearson"]["bFACT"] is None
+    assert " - " in str(one)
 
 
 def test_fact_from_weights_and_gradients_alone():
@@ -359,7 +430,8 @@ def test_measures():
     assert pearson(A, 3 * A + 1) == pytest.approx(1.0)
     assert pearson(A, A.T) == pytest.approx(np.corrcoef(A.ravel(), A.T.ravel())[0, 1])
     assert cosine(A, -A) == pytest.approx(-1.0)
-    assert cosine(A, 0 * A) == 0.0
+    assert np.isnan(cosine(A, 0 * A))
+    assert np.isnan(pearson(A[:1, :1], A[1:2, 1:2]))
     for left, right in ((A, np.eye(4)), (A[:, :2], A[:2]), (A[:2], A)):
         S, F = symmetrized_product(left, right), left @ right
         np.testing.assert_allclose(S @ S, F @ F.T, rtol=1e-9, atol=1e-12)
@@ -475,6 +547,49 @@ def test_stored_networks_are_read_safely(stored):
     torch.save(convolutional().state_dict(), folder / "conv.pt")
     with pytest.raises(sw.InputError, match="Only fully connected"):
         stored_features(folder / "conv.pt", x, labels)
+    disguised = nn.Sequential(nn.Linear(3, 2))
+    disguised.forward = nn.Identity
+    torch.save(disguised, folder / "disguised.pt")
+    with pytest.raises(sw.InputError, match="not as PyTorch makes it"):
+        stored_features(folder / "disguised.pt", x, labels)
+    torch.save(nn.Sequential(nn.ReLU()), folder / "empty.pt")
+    with pytest.raises(sw.InputError, match="no weights"):
+        stored_features(folder / "empty.pt", x, labels)
+
+
+def test_targets_must_fit_the_network(stored):
+    folder, _, x, labels = stored
+    file = folder / "net.pt"
+    for loss in ("mse", "half-mse"):
+        with pytest.raises(sw.InputError, match="gives 2 numbers a sample and the data 1"):
+            stored_features(file, x, labels, loss=loss)
+    for wrong in (labels + 0.5, labels + 1, labels - 1):
+        with pytest.raises(sw.InputError, match="from 0 to 1"):
+            stored_features(file, x, wrong, loss="cross-entropy")
+    with pytest.raises(sw.InputError, match="one-hot"):
+        stored_features(file, x, np.full((30, 2), 0.5), loss="cross-entropy")
+    one, other = (
+        stored_features(file, x, y, loss="cross-entropy") for y in (labels, np.eye(2)[labels])
+    )
+    np.testing.assert_array_equal(one[0].fact, other[0].fact)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["net.pt", "--scale", "3"], "--scale says nothing about a stored network"),
+        (["net.pt", "--regime"], "--regime says nothing"),
+        (["diagonal", "--weight-decay", "0.1"], "--weight-decay says nothing about a setting"),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(arguments, words):
+    from click.testing import CliRunner
+
+    from saddlewalk.cli import main
+
+    done = CliRunner().invoke(main, ["diagnose", *arguments])
+    assert done.exit_code == 2
+    assert words in done.output
 
 
 @pytest.mark.parametrize("image", ["2,2", "4,1", "2x2"])
@@ -483,7 +598,7 @@ def test_images_on_the_command_line(tmp_path, image):
 
     from saddlewalk.cli import main
 
-    torch.save(nn.Sequential(nn.Flatten(), nn.Linear(4, 2)), tmp_path / "net.pt")
+    torch.save(nn.Sequential(nn.Linear(4, 2)), tmp_path / "net.pt")
     np.savez(tmp_path / "data.npz", X=RNG.normal(size=(20, 4)), y=RNG.normal(size=(20, 2)))
     arguments = ["diagnose", str(tmp_path / "net.pt"), "--data", str(tmp_path / "data.npz")]
     done = CliRunner().invoke(main, [*arguments, "--image", image, "--out", str(tmp_path / "out")])

@@ -41,7 +41,7 @@ def test_python_blocks_of_the_page_on_regimes():
 def test_python_blocks_of_the_page_on_features(tmp_path):
     pytest.importorskip("torch")
     blocks = re.findall(r"```python\n(.*?)```", FEATURES.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     code = "\n".join(blocks)
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path

@@ -19,9 +19,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import saddlewalk as sw
 from saddlewalk.features import RFMClassifier, RFMRegressor, solvers
+from saddlewalk.features.estimators import _on_simplex
 from saddlewalk.features.kernels import KERNELS, kernel_named
-from saddlewalk.features.machine_matrices import agop_rows, fact_rows
-from saddlewalk.features.rfm import Recursion, matrix_power
+from saddlewalk.features.rfm import Machine, Recursion, matrix_power
 
 RNG = np.random.default_rng(0)
 X, ALPHA = RNG.normal(size=(9, 3)), RNG.normal(size=(9, 2))
@@ -44,7 +44,7 @@ def by_hand(name, metric):
 
 @pytest.mark.parametrize("shape", METRICS)
 @pytest.mark.parametrize("name", KERNELS)
-def test_matrices_against_autodiff(name, shape):
+def test_matrices_against_autodiff(name, shape, monkeypatch):
     """Definitions of AGOP and of FACT (Lemma F.1) with gradients by JAX, sample by sample."""
     metric, kernel = METRICS[shape], kernel_named(name, 1.3, 1.4, 3, 0.5)
     with sw.float64():
@@ -67,18 +67,16 @@ def test_matrices_against_autodiff(name, shape):
     agop = np.einsum("icd,ice->de", gradients, gradients)
     if metric.ndim == 1:
         fact, agop = np.diag(fact), np.diag(agop)
-    S = kernel.slope(np, geometry, K)
-    np.testing.assert_allclose(
-        fact_rows(np, kernel, X, ALPHA, S, metric), fact, rtol=1e-9, atol=1e-10
-    )
-    np.testing.assert_allclose(
-        agop_rows(np, kernel, X, ALPHA, S, metric), agop, rtol=1e-9, atol=1e-10
-    )
-    # and as a sum over blocks of rows
-    parts = (slice(0, 4), slice(4, 9))
-    for rows_of, whole in ((fact_rows, fact), (agop_rows, agop)):
-        total = sum(rows_of(np, kernel, X, ALPHA, S[rows], metric, rows) for rows in parts)
-        np.testing.assert_allclose(total, whole, rtol=1e-9, atol=1e-10)
+    recursion = Recursion(kernel, 0.0, None)
+    machine = Machine(kernel, metric, X, ALPHA)
+    np.testing.assert_allclose(recursion.fact(machine), fact, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(recursion.agop(machine), agop / 9, rtol=1e-9, atol=1e-10)
+    # and as sums over blocks of rows, none of which holds all of the kernel
+    monkeypatch.setattr("saddlewalk.features.rfm._BLOCK_NUMBERS", 1)
+    monkeypatch.setattr("saddlewalk.features.rfm._BLOCK_ROWS", 4)
+    monkeypatch.setattr(solvers, "fits", lambda *_, **__: False)
+    np.testing.assert_allclose(recursion.fact(machine), fact, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(recursion.agop(machine), agop / 9, rtol=1e-9, atol=1e-10)
 
 
 def test_proposition_5_1():
@@ -88,10 +86,10 @@ def test_proposition_5_1():
     slope = np.exp(t / 1.69) / 1.69
     tau = slope.T @ slope / 9
     A = ALPHA @ ALPHA.T
-    S = kernel.slope(np, t, kernel.value(np, t))
-    fact, agop = (f(np, kernel, X, ALPHA, S, M) for f in (fact_rows, agop_rows))
+    recursion, machine = Recursion(kernel, 0.0, None), Machine(kernel, M, X, ALPHA)
+    fact, agop = recursion.fact(machine), recursion.agop(machine)
     np.testing.assert_allclose(fact @ M, M @ X.T @ (slope * A) @ X @ M, rtol=1e-9)
-    np.testing.assert_allclose(agop / 9, M @ X.T @ (tau * A) @ X @ M, rtol=1e-9)
+    np.testing.assert_allclose(agop, M @ X.T @ (tau * A) @ X @ M, rtol=1e-9)
     assert np.linalg.eigvalsh((fact @ M + M @ fact.T) / 2).min() > -1e-10
 
 
@@ -99,10 +97,8 @@ def test_fact_is_the_gradient_of_an_objective():
     """FACT = -M dJ/dM for J = y (K_M + n lambda)^-1 y: what the update makes stationary."""
     y, ridge = RNG.normal(size=(9, 1)), 0.02
     kernel, M = kernel_named("gaussian", 1.3), METRICS["full"]
-    machine = Recursion(kernel, ridge, "fact").fit(X, y, M)
-    geometry = kernel.geometry(np, X, X, M)
-    S = kernel.slope(np, geometry, kernel.value(np, geometry))
-    fact = fact_rows(np, kernel, X, machine.alpha, S, M)
+    recursion = Recursion(kernel, ridge, "fact")
+    fact = recursion.fact(recursion.fit(X, y, M))
     with sw.float64():
 
         def objective(metric):
@@ -261,7 +257,7 @@ def test_jax_does_the_same_as_numpy():
     y = np.sin(x[:, 0])
     for update in ("agop", "fact-geometric"):
         here = RFMRegressor(update, random_state=0).fit(x, y)
-        there = RFMRegressor(update, device="gpu", random_state=0).fit(x, y)
+        there = RFMRegressor(update, device="jax", random_state=0).fit(x, y)
         np.testing.assert_allclose(
             there.feature_matrix_, here.feature_matrix_, rtol=1e-6, atol=1e-8
         )
@@ -285,6 +281,44 @@ def test_constant_features_and_few_samples():
     assert list(few.predict(np.eye(4))) == ["a", "b", "c", "d"]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_origin_does_not_matter(dtype):
+    """Distances are the same wherever the data lie; rounding must not see it."""
+    x = RNG.normal(size=(60, 3))
+    y = np.sin(x[:, 0])
+    here = RFMRegressor("fact", dtype=dtype, random_state=0).fit(x, y)
+    there = RFMRegressor("fact", dtype=dtype, random_state=0).fit(x + 4096.0, y)
+    np.testing.assert_allclose(there.predict(x + 4096.0), here.predict(x), atol=1e-3)
+
+
+def test_constant_targets_and_divergence(monkeypatch):
+    x = RNG.normal(size=(40, 3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        constant = RFMRegressor(random_state=0).fit(x, np.full(40, 3.0))
+    np.testing.assert_allclose(constant.predict(x), 3.0)
+    honest = Machine.predict
+    calls = iter(range(100))
+    broken = lambda self, xp, x: honest(self, xp, x) * (np.nan if next(calls) == 2 else 1.0)  # noqa: E731
+    monkeypatch.setattr(Machine, "predict", broken)
+    with pytest.warns(ConvergenceWarning, match="diverged after 2 machines"):
+        model = RFMRegressor("fact", random_state=0).fit(x, x[:, 0] ** 2)
+    assert np.isfinite(model.predict(x)).all()
+
+
+def test_probabilities_are_the_nearest():
+    """Against a search over the simplex."""
+    points = RNG.normal(size=(20, 3))
+    found = _on_simplex(points)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    a, b = np.meshgrid(np.linspace(0, 1, 201), np.linspace(0, 1, 201))
+    grid = np.stack([a, b, 1 - a - b], axis=-1)[a + b <= 1]
+    for point, near in zip(points, found, strict=True):
+        best = np.sum((grid - point) ** 2, axis=1).min()
+        assert np.sum((near - point) ** 2) <= best + 1e-12
+        assert near.argmax() == point.argmax()
+
+
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -295,7 +329,11 @@ def test_constant_features_and_few_samples():
         ({"ridge": -1.0}, "ridge must not be negative"),
         ({"iterations": 2.5}, "whole number"),
         ({"dtype": "float16"}, "float32"),
-        ({"device": "tpu"}, "'cpu' or 'gpu'"),
+        ({"device": "tpu"}, "'cpu' or 'jax'"),
+        ({"bandwidth": None}, "'median'"),
+        ({"patience": 0}, "patience"),
+        ({"agop_power": -1.0}, "agop_power"),
+        ({"degree": 2.5}, "whole degree"),
         ({"solver": "iterativ"}, "iterative"),
         ({"validation_fraction": 1.5}, "between 0 and 1"),
         ({"kernel": "generalized-laplace", "exponent": 3.0}, "exponent"),

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from saddlewalk import store
 from saddlewalk.cli.results import note, provenance, show, write_folder
@@ -209,7 +210,9 @@ def diagnose(
     nn.Sequential of PyTorch's own layers): whether its layers satisfy the Features At Convergence Theorem on
     --data, with --activation, --loss, --weight-decay. Inputs that are images (--image) show features as such.
     """
-    if options["setting"].endswith((".pt", ".pth")):
+    stored = options["setting"].endswith((".pt", ".pth"))
+    _refuse_foreign(stored)
+    if stored:
         _diagnose_stored(options, loss, weight_decay, image)
         return
     import saddlewalk as sw
@@ -271,6 +274,24 @@ def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bo
             result.write(folder)
             store.write_json(provenance({"figure": figure, "full": full}), folder / "config.json")
         note(f"wrote {out}/ (figure.png, figure.svg, result.json, config.json)")
+
+
+_OF_STORED = {"loss", "weight_decay", "image"}
+
+
+def _refuse_foreign(stored: bool) -> None:
+    """Options that say nothing about what is looked at: a stored network, or a run that is simulated."""
+    context = click.get_current_context()
+    given = {
+        name
+        for name in context.params
+        if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    }
+    common = {"setting", "data", "activation", "out", "force", "as_json"}
+    foreign = sorted(given - common - _OF_STORED if stored else given & _OF_STORED)
+    if foreign:
+        what = "a stored network" if stored else "a setting that is simulated"
+        raise InputError(f"--{foreign[0].replace('_', '-')} says nothing about {what}.")
 
 
 def _as_images(x: Any, image: str) -> Any:

@@ -42,6 +42,8 @@ def equinox_features(
     samples = 0
     for inputs, targets in batches:
         x, y = jnp.asarray(inputs), jnp.asarray(targets)
+        if len(x) == 0:
+            continue
         shapes = _answer_shapes(module, x[0])
         with exact_products():
             part = _sums(module, shapes, loss, x, y)
@@ -80,7 +82,7 @@ class _Watched(eqx.Module):
     shapes: dict[int, tuple[int, ...]] = eqx.field(static=True)
 
     def __call__(self, x: jax.Array, *, key: Any = None) -> jax.Array:
-        if self.place in self.shapes or type(x).__name__ == "BatchTracer":
+        if self.place in self.shapes or isinstance(x, jax.core.Tracer):
             raise InputError(
                 "A layer is used more than once for a sample: its answer is no single vector or image."
             )
@@ -94,7 +96,10 @@ def _sums(
     module: Any, shapes: tuple[tuple[int, ...], ...], loss: SampleLoss, x: jax.Array, y: jax.Array
 ) -> list[Any]:
     """Sums over a batch, by layer: gradient of the loss, g g^T, and sum_c q q^T."""
-    calm = tuple(jnp.zeros((len(x), *shape), x.dtype) for shape in shapes)
+    dtypes = [layer.weight.dtype for layer in _layers(module).values()]
+    calm = tuple(
+        jnp.zeros((len(x), *shape), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)
+    )
     moving, fixed = eqx.partition(module, eqx.is_inexact_array)
 
     def total(moving: Any, nudges: Nudges) -> jax.Array:
@@ -114,7 +119,9 @@ def _sums(
 
 
 def _square(gradients: jax.Array, channel: int) -> jax.Array:
-    """Sum of outer products over everything but the channels."""
+    """Sum of outer products over everything but the channels, of which a scalar answer has one."""
+    if gradients.ndim == channel:
+        gradients = gradients[..., None]
     rows = jnp.moveaxis(gradients, channel, -1).reshape(-1, gradients.shape[channel])
     return rows.T @ rows
 
@@ -129,7 +136,9 @@ def _answer_shapes(module: Any, x: jax.Array) -> tuple[tuple[int, ...], ...]:
     shapes: dict[int, tuple[int, ...]] = {}
     places = iter(range(len(_layers(module))))
     watched = _replaced(module, lambda layer: _Watched(layer, next(places), shapes))
-    eqx.filter_eval_shape(watched, x)
+    # without compiling, loops are run through and only what is mapped is traced
+    with jax.disable_jit():
+        watched(x)
     names = list(_layers(module))
     missing = [name for k, name in enumerate(names) if k not in shapes]
     if missing:

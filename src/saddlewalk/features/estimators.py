@@ -51,7 +51,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         ridge: Any = 1e-3,
         iterations: Any = 5,
         diagonal: Any = False,
-        power: Any = 0.5,
+        agop_power: Any = 0.5,
         exponent: Any = 1.0,
         degree: Any = 2,
         constant: Any = 0.0,
@@ -68,7 +68,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         self.ridge = ridge
         self.iterations = iterations
         self.diagonal = diagonal
-        self.power = power
+        self.agop_power = agop_power
         self.exponent = exponent
         self.degree = degree
         self.constant = constant
@@ -85,14 +85,19 @@ class _RecursiveFeatureMachine(BaseEstimator):
         xp = _array_module(self.device)
         self.intercept_ = targets.mean(axis=0)
         self.kernel_ = self._kernel(x)
-        recursion = Recursion(self.kernel_, self.ridge, self.update, self.power, xp, self.solver)
+        # distances do not see where the origin is, but rounding does
+        self.offset_ = x.mean(axis=0) if self.kernel_.radial else np.zeros(x.shape[1])
+        x = x - self.offset_
+        recursion = Recursion(
+            self.kernel_, self.ridge, self.update, self.agop_power, xp, self.solver
+        )
         with _precision(xp, self.dtype):
             inputs, centred, metric = (
                 xp.asarray(values, dtype=self.dtype)
                 for values in (x, targets - self.intercept_, np.ones(x.shape[1]))
             )
             metric = metric if self.diagonal else xp.diag(metric)
-            if self.update is not None and self.iterations > 0:
+            if self.update is not None and self.iterations > 0 and bool(xp.any(centred)):
                 metric = self._search(recursion, inputs, centred, metric, labels)
             else:
                 self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
@@ -134,6 +139,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
             judged = held_out if len(held_out) else rows
             error = float(xp.mean((machine.predict(xp, x[judged]) - y[judged]) ** 2))
             if not np.isfinite(error):
+                self._warn_of_divergence(len(scores))
                 break
             scores.append(error)
             if error < best * (1 - _NO_WORSE) or not len(held_out):
@@ -143,13 +149,17 @@ class _RecursiveFeatureMachine(BaseEstimator):
             ):
                 break
         else:
-            warnings.warn(
-                f"The features diverged after {len(scores)} machines; the best iterate is kept.",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
+            self._warn_of_divergence(len(scores))
         self.validation_scores_ = np.array(scores)
         return best_metric
+
+    @staticmethod
+    def _warn_of_divergence(machines: int) -> None:
+        warnings.warn(
+            f"The features diverged after {machines} machines; the best iterate is kept.",
+            ConvergenceWarning,
+            stacklevel=5,
+        )
 
     def _split(self, n: int, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         everything = np.arange(n)
@@ -159,7 +169,8 @@ class _RecursiveFeatureMachine(BaseEstimator):
         strata = labels
         if labels is not None:
             counts = np.unique(labels, return_counts=True)[1]
-            if counts.min() < 2 or int(self.validation_fraction * n) < len(counts):
+            held_out = int(self.validation_fraction * n)
+            if counts.min() < 2 or min(held_out, n - held_out) <= len(counts):
                 strata = None
         rows, held_out = train_test_split(
             everything, test_size=self.validation_fraction, random_state=seed, stratify=strata
@@ -168,16 +179,25 @@ class _RecursiveFeatureMachine(BaseEstimator):
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        x = validate_data(self, X, reset=False, dtype=np.float64)
-        machine = self.machine_
-        return np.asarray(machine.predict(np, x.astype(machine.alpha.dtype))) + self.intercept_
+        x = validate_data(self, X, reset=False, dtype=np.float64) - self.offset_
+        xp, machine = _array_module(self.device), self.machine_
+        with _precision(xp, self.dtype):
+            there = replace(
+                machine,
+                **{
+                    name: xp.asarray(getattr(machine, name))
+                    for name in ("metric", "centers", "alpha")
+                },
+            )
+            outputs = np.asarray(there.predict(xp, xp.asarray(x, dtype=self.dtype)))
+        return outputs + self.intercept_
 
     def _kernel(self, x: np.ndarray) -> AbstractKernel:
         length = self.bandwidth
-        if isinstance(length, str):
-            if length != "median":
-                raise InputError(f"The bandwidth must be a number or 'median'; got '{length}'.")
+        if length == "median":
             length = self._median(x)
+        elif isinstance(length, str) or not np.isscalar(length):
+            raise InputError(f"The bandwidth must be a number or 'median'; got {length!r}.")
         return kernel_named(self.kernel, float(length), self.exponent, self.degree, self.constant)
 
     def _median(self, x: np.ndarray) -> float:
@@ -196,6 +216,15 @@ class _RecursiveFeatureMachine(BaseEstimator):
             raise InputError(f"The ridge must not be negative; got {self.ridge}.")
         if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
             raise InputError(f"iterations must be a whole number from 0 on; got {self.iterations}.")
+        if self.patience is not None and not self.patience >= 1:
+            raise InputError(f"patience must be at least 1, or None; got {self.patience}.")
+        if not self.agop_power > 0:
+            raise InputError(f"agop_power must be positive; got {self.agop_power}.")
+        if self.degree != int(self.degree) or self.degree < 1 or not self.constant >= 0:
+            raise InputError(
+                "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
+                f"{self.degree} and {self.constant}."
+            )
         if self.dtype not in ("float32", "float64"):
             raise InputError(f"dtype must be 'float32' or 'float64'; got {self.dtype!r}.")
         if self.validation_fraction is not None and not 0 < self.validation_fraction < 1:
@@ -230,13 +259,13 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
     ridge : lambda; n lambda is added to the diagonal of the kernel matrix.
     iterations : most feature updates.
     diagonal : learn a scale for each input instead of a full matrix.
-    power : exponent of the AGOP.
+    agop_power : exponent of the AGOP.
     validation_fraction : part of the data by which the iteration is chosen; `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
         the n x n kernel matrix; or "auto": the first where that matrix fits into memory.
     dtype : "float64" or "float32".
-    device : "cpu" (NumPy and LAPACK) or "gpu" (JAX).
+    device : "cpu" (NumPy and LAPACK) or "jax" (the device that JAX computes on: a GPU if it has one).
     random_state : seed of the split.
 
     Attributes
@@ -285,12 +314,11 @@ class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The outputs as probabilities: clipped to [0, 1] and normalised."""
+        """The nearest probabilities to the outputs; the most likely class is the one that is predicted."""
         outputs = self._outputs(X)
         if len(self.classes_) == 2:
             outputs = np.column_stack([1 - outputs[:, 0], 1 + outputs[:, 0]]) / 2
-        clipped = np.clip(outputs, 1e-6, 1.0)
-        return clipped / clipped.sum(axis=1, keepdims=True)
+        return _on_simplex(outputs)
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely class."""
@@ -300,11 +328,20 @@ class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
         return self.classes_[np.argmax(outputs, axis=1)]
 
 
+def _on_simplex(points: np.ndarray) -> np.ndarray:
+    """Each row moved to the nearest one that is not negative and sums to 1."""
+    falling = -np.sort(-points, axis=1)
+    many = np.arange(1, points.shape[1] + 1)
+    shifts = (np.cumsum(falling, axis=1) - 1) / many
+    last = np.sum(falling > shifts, axis=1) - 1
+    return np.maximum(points - shifts[np.arange(len(points)), last][:, None], 0)
+
+
 def _array_module(device: str) -> ModuleType:
     if device == "cpu":
         return np
-    if device != "gpu":
-        raise InputError(f"device must be 'cpu' or 'gpu'; got {device!r}.")
+    if device != "jax":
+        raise InputError(f"device must be 'cpu' or 'jax'; got {device!r}.")
     import jax.numpy as jnp
 
     return jnp

@@ -31,15 +31,12 @@ def fact_rows(
     metric: Matrix,
     rows: slice = slice(None),
 ) -> Matrix:
-    """The part of FACT that some rows of S `(rows, n)` give; its diagonal if the metric is one."""
+    """The part that some rows of S `(rows, n)` give to FACT before M is applied; its diagonal if M is one."""
     weights = slope * (alpha[rows] @ alpha.T)
     middle = weights @ x
     if kernel.radial:
         middle = middle - xp.sum(weights, axis=1)[:, None] * x[rows]
-    if metric.ndim == 1:
-        return metric * xp.sum(x[rows] * middle, axis=0)
-    # S is symmetric, so the transpose of a sum over rows is one over columns
-    return metric @ (middle.T @ x[rows])
+    return xp.sum(x[rows] * middle, axis=0) if metric.ndim == 1 else middle.T @ x[rows]
 
 
 def agop_rows(

@@ -48,6 +48,17 @@ class LayerFeatures:
     weight_decay: float | None = None
     """lambda; `None`: not known, and matrices hold up to a factor."""
 
+    def __post_init__(self) -> None:
+        if self.weight_decay is not None and not 0 < self.weight_decay < math.inf:
+            raise InputError(
+                f"The weight decay must be positive; got {self.weight_decay}. Leave it out if unknown."
+            )
+        arrays = (self.weight, self.gradient, self.loss_square, self.output_square)
+        if not all(np.isfinite(array).all() for array in arrays if array is not None):
+            raise InputError(
+                f"Weights or gradients of '{self.name}' are not finite, or the data are not."
+            )
+
     @property
     def implied_weight_decay(self) -> float:
         """The lambda that fits best: of `lambda W + gradient = 0` by least squares."""
@@ -56,7 +67,7 @@ class LayerFeatures:
 
     @property
     def residual(self) -> float:
-        """|W^T (lambda W + gradient)| over |lambda W^T W|: 0 at convergence, of order 1 far from it."""
+        """|W^T (lambda W + gradient)| over |lambda W^T W|: 0 at convergence, far from it up to 1/lambda."""
         decay = self.implied_weight_decay if self.weight_decay is None else self.weight_decay
         scale = abs(decay) * float(np.linalg.norm(self.feature_matrix))
         off = np.linalg.norm(self.weight.T @ (decay * self.weight + self.gradient))
@@ -140,9 +151,9 @@ class LayerFeatures:
         return {
             "layer": self.name,
             "shape": list(self.weight.shape),
-            "pearson": self.correlations(),
-            "cosine": self.correlations(cosine),
-            "residual": self.residual,
+            "pearson": {name: _or_none(value) for name, value in self.correlations().items()},
+            "cosine": {name: _or_none(value) for name, value in self.correlations(cosine).items()},
+            "residual": _or_none(self.residual),
             "weight_decay": self.weight_decay,
             "implied_weight_decay": self.implied_weight_decay,
         }
@@ -172,7 +183,7 @@ class NetworkFeatures:
         rows = []
         for layer in self.layers:
             found = layer.correlations()
-            numbers = [f"{found[name]:.3f}" if name in found else "-" for name in shown]
+            numbers = [_shown(found.get(name, math.nan)) for name in shown]
             shape = " x ".join(map(str, layer.weight.shape))
             rows.append([layer.name, shape, *numbers, text.number(layer.residual, 3)])
         table = text.table(self.title, ["layer", "shape", *shown, "residual"], rows)
@@ -196,8 +207,9 @@ class NetworkFeatures:
                 one.remove()
             upper = figure.add_subplot(grid[0, :])
             places = np.arange(len(self.layers))
+            found = [layer.correlations() for layer in self.layers]
             for k, name in enumerate(shown):
-                heights = [layer.correlations().get(name, np.nan) for layer in self.layers]
+                heights = [correlations.get(name, np.nan) for correlations in found]
                 upper.bar(places + 0.2 * (k - 1.5), heights, 0.18, label=name)
             upper.set_xticks(places, [layer.name for layer in self.layers])
             upper.set_ylabel("correlation with $W^T W$")
@@ -215,14 +227,14 @@ class NetworkFeatures:
 
 
 def pearson(first: Matrix, second: Matrix) -> float:
-    """Correlation of the entries."""
+    """Correlation of the entries; NaN of a single entry."""
     return cosine(first - first.mean(), second - second.mean())
 
 
 def cosine(first: Matrix, second: Matrix) -> float:
-    """<A, B> / |A| |B|; 0 if one of them is zero."""
+    """<A, B> / |A| |B|; NaN if one of them is zero."""
     size = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(np.sum(first * second)) / size if size > 0 else 0.0
+    return float(np.sum(first * second)) / size if size > 0 else math.nan
 
 
 def symmetrized_product(left: Matrix, right: Matrix) -> Matrix:
@@ -248,7 +260,7 @@ def gradient_features(
         raise InputError("Weights and gradients must be named alike, and there must be some.")
     layers = []
     for name, weight in weights.items():
-        pair = (np.asarray(weight, dtype=float), np.asarray(gradients[name], dtype=float))
+        pair = (_plain(weight), _plain(gradients[name]))
         if pair[0].ndim != 2 or pair[0].shape != pair[1].shape:
             raise InputError(
                 f"'{name}' must be a matrix with a gradient of the same shape; got {pair[0].shape} and "
@@ -256,6 +268,20 @@ def gradient_features(
             )
         layers.append(LayerFeatures(name, *pair, weight_decay=weight_decay))
     return NetworkFeatures(tuple(layers))
+
+
+def _plain(values: Any) -> np.ndarray:
+    """A NumPy array of whatever holds numbers; PyTorch wants to be asked."""
+    held = values.detach().cpu() if hasattr(values, "detach") else values
+    return np.asarray(held, dtype=float)
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _shown(value: float) -> str:
+    return f"{value:.3f}" if math.isfinite(value) else "-"
 
 
 def _known(square: Matrix | None) -> Matrix:

@@ -14,7 +14,7 @@ where even one matrix of n x n does not fit, the machine is solved for by produc
 
 import functools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -31,7 +31,7 @@ _BLOCK_NUMBERS, _BLOCK_ROWS = 2**18, 64
 
 On an accelerator a thousand times as many."""
 _JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Added to the diagonal, relative to its mean, until the factorisation succeeds; float32 starts later."""
+"""Added to the diagonal, relative to its mean, until it can be factored; less than a rounding is left out."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Recursion:
     ridge: float
     """lambda; the diagonal of the kernel gets n lambda."""
     update: str | None
-    power: float = 0.5
+    agop_power: float = 0.5
     """The exponent s of the AGOP."""
     xp: ModuleType = np
     solver: str = "auto"
@@ -96,7 +96,8 @@ class Recursion:
         """The machine for one metric; `None` if it cannot be solved for."""
         if not self._holds_kernel(x):
             return self._fit_iteratively(x, y, metric)
-        for jitter in _JITTER:
+        felt = self.xp.finfo(x.dtype).eps
+        for jitter in (value for value in _JITTER if value == 0 or value > felt):
             alpha = solvers.cholesky(self.xp, self._kernel_matrix(x, metric, jitter), y)
             if alpha is not None:
                 return Machine(self.kernel, metric, x, alpha, jitter)
@@ -104,7 +105,9 @@ class Recursion:
 
     def _holds_kernel(self, x: Matrix) -> bool:
         if self.solver == "auto":
-            return solvers.fits(self.xp, len(x), x.dtype.itemsize)
+            # on an accelerator nothing is done in place
+            copies = 2 if self.xp is np else 4
+            return solvers.fits(self.xp, len(x), x.dtype.itemsize, copies)
         return self.solver == "cholesky"
 
     def _fit_iteratively(self, x: Matrix, y: Matrix, metric: Matrix) -> Machine | None:
@@ -125,23 +128,30 @@ class Recursion:
     def next_metric(self, machine: Machine) -> Matrix:
         """The update of line 6, scaled to trace d."""
         x, metric = machine.centers, machine.metric
-        if self.update == "agop" and self._few_samples(machine):
-            new = matrix_power(self.xp, self._agop_by_samples(machine), self.power)
-        elif self.update == "agop":
-            new = matrix_power(
-                self.xp, self._features(machine_matrices.agop_rows, machine) / len(x), self.power
-            )
+        if self.update == "agop":
+            new = matrix_power(self.xp, self.agop(machine), self.agop_power)
         else:
-            matrix = self._features(machine_matrices.fact_rows, machine)
-            new = _symmetrized(self.xp, matrix, metric, geometric=self.update == "fact-geometric")
+            geometric = self.update == "fact-geometric"
+            new = _symmetrized(self.xp, self.fact(machine), metric, geometric)
         return scaled(self.xp, new, x.shape[1])
+
+    def agop(self, machine: Machine) -> Matrix:
+        """The average gradient outer product of a machine, summed over its outputs."""
+        if self._few_samples(machine):
+            return self._agop_by_samples(machine)
+        return self._features(machine_matrices.agop_rows, machine) / len(machine.centers)
+
+    def fact(self, machine: Machine) -> Matrix:
+        """FACT of a machine (Lemma F.1)."""
+        inner = self._features(machine_matrices.fact_rows, machine)
+        return machine.metric * inner if inner.ndim == 1 else machine.metric @ inner
 
     def _few_samples(self, machine: Machine) -> bool:
         """Whether one product of n x n matrices is cheaper than one of n x d for each output."""
         n, outputs = machine.alpha.shape
         return (
             not self.kernel.radial
-            and self._holds_kernel(machine.centers)
+            and solvers.fits(self.xp, n, machine.alpha.dtype.itemsize, copies=6)
             and machine.metric.ndim == 2
             and 2 * outputs * machine.centers.shape[1] > n
         )
@@ -193,19 +203,20 @@ class Recursion:
             diagonal = np.einsum("ii->i", matrix)
             diagonal += n * self.ridge + jitter * diagonal.mean()
             return matrix
-        matrix = _compiled_kernel()(self, x, metric)
-        diagonal = xp.diagonal(matrix)
-        here = np.arange(n)
-        return matrix.at[here, here].add(n * self.ridge + jitter * diagonal.mean())
+        # machines with other ridges share what is compiled
+        return _compiled_kernel()(replace(self, ridge=0.0), x, metric, n * self.ridge, jitter)
 
 
 @functools.cache
 def _compiled_kernel() -> Any:
-    """All of K at once: nothing between the distances and K is kept."""
+    """K + ridge at once: nothing between the distances and K is kept."""
     import jax
 
-    def values(recursion: Recursion, x: Matrix, metric: Matrix) -> Matrix:
-        return recursion.kernel.value(recursion.xp, recursion._whole(x, metric))
+    def values(recursion: Recursion, x: Matrix, metric: Matrix, ridge: Any, jitter: Any) -> Matrix:
+        matrix = recursion.kernel.value(recursion.xp, recursion._whole(x, metric))
+        here = np.arange(len(x))
+        extra = ridge + jitter * recursion.xp.diagonal(matrix).mean()
+        return matrix.at[here, here].add(extra.astype(matrix.dtype))
 
     return jax.jit(values, static_argnums=0)
 

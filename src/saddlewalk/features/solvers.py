@@ -20,13 +20,13 @@ SOLVERS = ("auto", "cholesky", "iterative")
 _LANDMARKS = 1000
 """Samples that the preconditioner is made of, at most."""
 _MOST_STEPS = 500
-_PART_OF_MEMORY = 0.4
-"""A kernel matrix that takes more of the memory than this is not held."""
+_PART_OF_MEMORY = 0.8
+"""What may be taken of it."""
 
 
-def fits(xp: ModuleType, n: int, itemsize: int) -> bool:
-    """Whether a kernel matrix and the work on it fit into memory."""
-    return n * n * itemsize < _PART_OF_MEMORY * _memory(xp)
+def fits(xp: ModuleType, n: int, itemsize: int, copies: int) -> bool:
+    """Whether so many matrices of n x n fit into memory."""
+    return copies * n * n * itemsize < _PART_OF_MEMORY * _memory(xp)
 
 
 def cholesky(xp: ModuleType, matrix: Matrix, y: Matrix) -> Matrix | None:

@@ -3,6 +3,8 @@
 Nothing else is unpickled: a file can hold tensors and the layers that are listed here, and no code.
 """
 
+import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,13 +68,15 @@ def stored_features(
     A state_dict must be that of a fully connected network, with this activation between its layers.
     """
     loaded = load_stored(file)
-    flat = isinstance(loaded, dict)
     module = sequential_from_state(loaded, activation) if isinstance(loaded, dict) else loaded
-    first = next(module.parameters())
+    first = next(module.parameters(), None)
+    if first is None or not first.is_floating_point():
+        raise InputError(f"'{file}' holds no weights that are real numbers.")
     inputs = torch.as_tensor(np.asarray(x), dtype=first.dtype)
-    inputs = inputs.flatten(1) if flat else inputs
-    targets, penalty = _penalty(loss, np.asarray(y), first.dtype)
-    _try(module, inputs[:1])
+    if isinstance(next(_leaves(module)), nn.Linear):
+        inputs = inputs.flatten(1)
+    outputs = _answer_shape(module, inputs[:1])
+    targets, penalty = _penalty(loss, np.asarray(y), first.dtype, outputs)
     pairs = ((inputs[k : k + batch], targets[k : k + batch]) for k in range(0, len(inputs), batch))
     return module_features(module, pairs, penalty, weight_decay)
 
@@ -81,6 +85,10 @@ def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
     """What a file holds; anything but tensors and layers of PyTorch is refused, unread."""
     if not Path(path).is_file():
         raise InputError(f"There is no file '{path}'.")
+    if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
+        raise InputError(
+            "Reading files safely needs PyTorch 2.6 or later; older ones can be made to run code."
+        )
     try:
         with torch.serialization.safe_globals(list(LAYERS)):
             loaded = torch.load(path, map_location="cpu", weights_only=True)
@@ -91,6 +99,7 @@ def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
             f"{str(error).splitlines()[0]}"
         ) from error
     if isinstance(loaded, nn.Module):
+        _check_plain(loaded, path)
         return loaded
     if not isinstance(loaded, dict) or not all(
         isinstance(v, torch.Tensor) for v in loaded.values()
@@ -99,11 +108,26 @@ def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
     return loaded
 
 
-def _try(module: nn.Module, inputs: torch.Tensor) -> None:
+def _check_plain(module: nn.Module, path: str | Path) -> None:
+    """A file can set any attribute of a layer: one that does anything but compute is refused."""
+    for part in module.modules():
+        altered = [name for name in vars(part) if callable(getattr(type(part), name, None))]
+        hooked = any("hooks" in name and bool(value) for name, value in vars(part).items())
+        if type(part) not in LAYERS or altered or hooked:
+            raise InputError(
+                f"'{path}' holds a {type(part).__name__} that is not as PyTorch makes it; it is not run."
+            )
+
+
+def _leaves(module: nn.Module) -> Iterator[nn.Module]:
+    return (part for part in module.modules() if not list(part.children()))
+
+
+def _answer_shape(module: nn.Module, inputs: torch.Tensor) -> tuple[int, ...]:
     """Say what does not fit before a pass over the data is begun."""
     try:
         with torch.no_grad():
-            module.eval()(inputs)
+            return tuple(module.eval()(inputs).shape[1:])
     except (RuntimeError, ValueError) as error:
         raise InputError(
             f"The network cannot read inputs of shape {tuple(inputs.shape[1:])}: {error}"
@@ -145,12 +169,36 @@ def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn
     return nn.Sequential(OrderedDict(parts[:-1]))
 
 
-def _penalty(name: str, y: np.ndarray, dtype: torch.dtype) -> tuple[torch.Tensor, Any]:
+def _penalty(
+    name: str, y: np.ndarray, dtype: torch.dtype, outputs: tuple[int, ...]
+) -> tuple[torch.Tensor, Any]:
+    """Targets in the shape that the loss wants, and the loss."""
     if name == "cross-entropy":
-        return torch.as_tensor(y.reshape(len(y)).astype(np.int64)), nn.CrossEntropyLoss()
+        return _labels(y, outputs[0]), nn.CrossEntropyLoss()
+    if name not in LOSSES:
+        raise InputError(f"Unknown loss '{name}'.{nearest(name, LOSSES)}")
     targets = torch.as_tensor(y.reshape(len(y), -1), dtype=dtype)
+    if targets[0].numel() != math.prod(outputs):
+        raise InputError(
+            f"The network gives {math.prod(outputs)} numbers a sample and the data {targets[0].numel()}; for "
+            "labels of classes give --loss cross-entropy."
+        )
+    targets = targets.reshape(len(y), *outputs)
     if name == "mse":
         return targets, nn.MSELoss()
-    if name == "half-mse":
-        return targets, lambda f, t: 0.5 * ((f - t) ** 2).sum(dim=1).mean()
-    raise InputError(f"Unknown loss '{name}'.{nearest(name, LOSSES)}")
+    return targets, lambda f, t: 0.5 * ((f - t) ** 2).flatten(1).sum(dim=1).mean()
+
+
+def _labels(y: np.ndarray, classes: int) -> torch.Tensor:
+    """Whole numbers below the number of classes, or one-hot rows of that many."""
+    if y.ndim == 2 and y.shape[1] == classes > 1:
+        if not np.array_equal(np.sort(y, axis=1)[:, -1], y.sum(axis=1)):
+            raise InputError("Targets for cross-entropy are labels, or one-hot rows.")
+        y = y.argmax(axis=1)
+    labels = y.reshape(len(y), -1)
+    whole = labels.shape[1] == 1 and np.array_equal(labels, np.floor(labels))
+    if not whole or labels.min() < 0 or labels.max() >= classes:
+        raise InputError(
+            f"Labels for cross-entropy are whole numbers from 0 to {classes - 1}, one a sample."
+        )
+    return torch.as_tensor(labels[:, 0].astype(np.int64))

@@ -5,6 +5,7 @@ the outputs are taken with respect to it in the same pass. Nothing is stored for
 that of one batch and of matrices the size of a layer.
 """
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -27,8 +28,9 @@ def module_features(
     loss: Loss,
     weight_decay: float | None = None,
     layers: Iterable[str] | None = None,
+    agop: bool = True,
 ) -> NetworkFeatures:
-    """FACT, AGOP and eNFA of the layers of a module.
+    """FACT, AGOP and eNFA of the layers of a module, as it answers in evaluation mode.
 
     Parameters
     ----------
@@ -36,26 +38,31 @@ def module_features(
     loss : loss(outputs, targets), the mean over the batch (`nn.CrossEntropyLoss()`, `nn.MSELoss()`).
     weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`, as in `torch.optim.SGD(weight_decay=)`;
         without it matrices hold up to a factor.
-    layers : names of the layers to look at; by default all linear and convolutional ones.
+    layers : names of the layers to look at; by default all linear and convolutional ones that are trained.
+    agop : take AGOP, too, which needs a backward pass for each output.
     """
+    _warn_of_noise(module)
     chosen = _chosen(module, layers)
     sums: dict[str, list[Any]] = {name: [0.0, 0.0, 0.0] for name in chosen}
     samples = 0
-    with _watched(module, chosen) as outputs:
+    with _watched(module, chosen) as outputs, torch.enable_grad():
         for inputs, targets in batches:
             outputs.clear()
             answers = module(inputs)
             count = len(answers)
             samples += count
-            _add_batch(sums, chosen, outputs, answers, loss(answers, targets), count)
+            _add_losses(sums, chosen, outputs, loss(answers, targets), count)
+            if agop:
+                _add_outputs(sums, chosen, outputs, answers.reshape(count, -1))
     if samples == 0:
         raise InputError("There are no batches: nothing to average over.")
 
     def features(name: str, layer: _Layer) -> LayerFeatures:
         gradient, loss_square, output_square = (
-            np.asarray(total.cpu() / samples, dtype=float) for total in sums[name]
+            None if isinstance(total, float) else _on_host(total) / samples for total in sums[name]
         )
-        weight = _matrix(layer.weight)
+        assert gradient is not None
+        weight = _on_host(_as_matrix(layer.weight))
         return LayerFeatures(name, weight, gradient, loss_square, output_square, weight_decay)
 
     return NetworkFeatures(tuple(features(*one) for one in chosen.items()))
@@ -99,18 +106,19 @@ def lightning_callback(
     return LogFeatures()
 
 
-def _add_batch(
+def _add_losses(
     sums: dict[str, list[Any]],
     chosen: dict[str, _Layer],
     outputs: dict[str, torch.Tensor],
-    answers: torch.Tensor,
     cost: torch.Tensor,
     count: int,
 ) -> None:
-    """Sums over the samples of one batch: gradient, g g^T, and sum_c q q^T of each layer."""
+    """Sums over the samples of one batch: gradient and g g^T of each layer."""
     missing = [name for name in chosen if name not in outputs]
     if missing:
-        raise InputError(f"The layer '{missing[0]}' is not used in the forward pass.")
+        raise InputError(
+            f"The layer '{missing[0]}' is not used in the forward pass; name the others with layers=."
+        )
     names = list(chosen)
     watched = [outputs[name] for name in names]
     weights = [chosen[name].weight for name in names]
@@ -120,27 +128,35 @@ def _add_batch(
         g = count * _rows(slopes[k], chosen[name])
         sums[name][0] = sums[name][0] + count * _as_matrix(slopes[len(names) + k]).detach()
         sums[name][1] = sums[name][1] + g.T @ g
-    flat = answers.reshape(count, -1)
-    for c in range(flat.shape[1]):
-        last = c + 1 == flat.shape[1]
-        for k, slope in enumerate(
-            torch.autograd.grad(flat[:, c].sum(), watched, retain_graph=not last)
-        ):
-            q = _rows(slope, chosen[names[k]])
-            sums[names[k]][2] = sums[names[k]][2] + q.T @ q
+
+
+def _add_outputs(
+    sums: dict[str, list[Any]],
+    chosen: dict[str, _Layer],
+    outputs: dict[str, torch.Tensor],
+    answers: torch.Tensor,
+) -> None:
+    """The same of sum_c q q^T, output after output."""
+    watched = [outputs[name] for name in chosen]
+    for c in range(answers.shape[1]):
+        slopes = torch.autograd.grad(answers[:, c].sum(), watched, retain_graph=True)
+        for (name, layer), slope in zip(chosen.items(), slopes, strict=True):
+            q = _rows(slope, layer)
+            sums[name][2] = sums[name][2] + q.T @ q
 
 
 @contextmanager
 def _watched(module: nn.Module, chosen: dict[str, _Layer]) -> Iterator[dict[str, torch.Tensor]]:
     """The outputs of the layers in the last forward pass, of a module that is not training meanwhile."""
     outputs: dict[str, torch.Tensor] = {}
-    was_training = module.training
+    modes = [(part, part.training) for part in module.modules()]
 
-    def keep(name: str) -> Callable[..., None]:
-        def hook(layer: nn.Module, inputs: Any, output: torch.Tensor) -> None:
+    def keep(name: str) -> Callable[..., torch.Tensor]:
+        def hook(layer: nn.Module, inputs: Any, output: torch.Tensor) -> torch.Tensor:
             if name in outputs:
                 raise InputError(f"The layer '{name}' is used more than once in a forward pass.")
             outputs[name] = output
+            return output.clone()  # an activation in place would write over what is kept
 
         return hook
 
@@ -151,7 +167,8 @@ def _watched(module: nn.Module, chosen: dict[str, _Layer]) -> Iterator[dict[str,
     finally:
         for handle in handles:
             handle.remove()
-        module.train(was_training)
+        for part, training in modes:
+            part.training = training
 
 
 def _chosen(module: nn.Module, names: Iterable[str] | None) -> dict[str, _Layer]:
@@ -160,13 +177,21 @@ def _chosen(module: nn.Module, names: Iterable[str] | None) -> dict[str, _Layer]
     }
     if not known:
         raise InputError("The module has no linear or convolutional layer.")
-    wanted = list(known) if names is None else list(names)
+    trained = [name for name, part in known.items() if part.weight.requires_grad]
+    wanted = trained if names is None else list(names)
     unknown = [name for name in wanted if name not in known]
     if unknown:
         raise InputError(f"There is no layer '{unknown[0]}'; there are: {', '.join(known)}.")
+    frozen = [name for name in wanted if name not in trained]
+    if frozen or not wanted:
+        raise InputError(
+            f"The weights of '{(frozen or list(known))[0]}' are frozen: nothing is learned there."
+        )
     grouped = [name for name in wanted if getattr(known[name], "groups", 1) != 1]
     if grouped:
-        raise InputError(f"'{grouped[0]}' is a grouped convolution, which is no single matrix.")
+        raise InputError(
+            f"'{grouped[0]}' is a grouped convolution, no single matrix; name the others with layers=."
+        )
     return {name: known[name] for name in wanted}
 
 
@@ -182,5 +207,17 @@ def _as_matrix(weight: torch.Tensor) -> torch.Tensor:
     return weight.reshape(len(weight), -1)
 
 
-def _matrix(weight: torch.Tensor) -> np.ndarray:
-    return np.asarray(_as_matrix(weight.detach()).cpu(), dtype=float)
+def _on_host(values: torch.Tensor) -> np.ndarray:
+    return values.detach().cpu().double().numpy()
+
+
+def _warn_of_noise(module: nn.Module) -> None:
+    """The theorem is about the loss that was trained, which such layers make another one."""
+    noisy = (nn.modules.dropout._DropoutNd, nn.modules.batchnorm._BatchNorm)
+    found = [type(part).__name__ for part in module.modules() if isinstance(part, noisy)]
+    if found:
+        warnings.warn(
+            f"{found[0]} acts otherwise in training: gradients in evaluation mode are not those of the loss "
+            "that was trained, and the residual need not vanish at convergence.",
+            stacklevel=3,
+        )

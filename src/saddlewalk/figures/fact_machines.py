@@ -1,5 +1,7 @@
 """Figs 1, 5, 6 and 7 of the Features At Convergence paper: Recursive Feature Machines that learn features.
 
+Figs 1 and 7 have the plain FACT update; the paper averages, which takes more updates for the same end.
+
 Labels are -1 and 1, and M is scaled to trace d after every step. The paper's bandwidth of 5 for parities asks
 for a ridge near 1e-8 in double precision; a bandwidth of 0.7 (inputs have norm 1) is used instead.
 """
@@ -23,7 +25,7 @@ SAMPLES = {2: 500, 3: 5000}
 FULL_SAMPLES = SAMPLES | {4: 50_000}
 PHASE, FULL_PHASE = (4, 10_000), (4, 25_000)
 """k and n of the phase transition; the paper's is the second."""
-P, PART, STEPS = 61, 0.5, 45
+P, PART, STEPS = 61, 0.5, 70
 _BANDWIDTH, _RIDGE, _UPDATES = 0.7, 1e-6, 10
 
 
@@ -87,15 +89,15 @@ def figure_1(full: bool = False) -> FigureResult:
         axes[1].imshow(run.machine.metric, cmap="viridis")
         axes[1].grid(False)
         axes[1].set_title("feature matrix at the end")
-    early = accuracy[: max(1, int(np.argmax(accuracy > 0.9)) - 1)]
+    rise = float(np.diff(accuracy).max())
     return FigureResult(
         "fact-1",
         f"FACT-RFM learns a parity of {k} among {DIM} inputs in a phase transition (n = {n:,})",
         (
             Claim(
-                "chance first, then all at once (test accuracy by update)",
+                "near chance at first, then 1.0, with a rise by more than 0.2 in one update (by update)",
                 listed(accuracy),
-                bool(early.max() < 0.65 and accuracy.max() > 0.99),
+                bool(accuracy[0] < 0.6 and rise > 0.2 and accuracy.max() > 0.99),
             ),
             Claim(
                 "the features are the support", str(_support_found(k, run)), _support_found(k, run)
@@ -108,34 +110,34 @@ def figure_1(full: bool = False) -> FigureResult:
 
 def figure_6() -> FigureResult:
     """Grokking modular addition: the features become block-circulant."""
-    runs = {update: _modular(update) for update in ("agop", "fact")}
+    runs = {update: _modular(update) for update in UPDATES}
     scores = {update: block_circulant(run.machine.metric) for update, run in runs.items()}
     tested = P**2 - int(PART * P**2)
     wrong = {update: round(tested * (1 - run.accuracy[-1])) for update, run in runs.items()}
     late = {update: int(np.argmax(run.accuracy > 0.99)) for update, run in runs.items()}
     with draw.styled():
-        figure, axes = draw.new_figure(1, 3, 12, 3.8)
-        for one, (update, run) in zip(axes[:2], runs.items(), strict=True):
+        figure, axes = draw.new_figure(1, 4, 15, 3.8)
+        for one, (update, run) in zip(axes[:3], runs.items(), strict=True):
             off = run.machine.metric - np.diag(np.diag(run.machine.metric))
             size = float(np.quantile(np.abs(off), 0.999))
             one.imshow(off, cmap="RdBu_r", vmin=-size, vmax=size)
             one.set_title(f"{update}, without the diagonal", fontsize=9)
             one.grid(False)
         for update, run in runs.items():
-            axes[2].plot(run.accuracy, label=update)
-        axes[2].set(xlabel="update", ylabel="test accuracy")
-        axes[2].legend()
+            axes[3].plot(run.accuracy, label=update)
+        axes[3].set(xlabel="update", ylabel="test accuracy")
+        axes[3].legend()
     return FigureResult(
         "fact-6",
         f"Recursive Feature Machines grok addition modulo {P}",
         (
             Claim(
-                f"test accuracy reaches 100% but for a few pairs (wrong of {tested})",
+                f"test accuracy reaches 100% but for a few pairs ({', '.join(UPDATES)}: wrong of {tested})",
                 listed(wrong.values()),
                 max(wrong.values()) <= 5,
             ),
             Claim(
-                "generalisation is delayed (update at which 99% is reached; training is fitted at once)",
+                "generalisation is delayed (update at which 99% is reached)",
                 listed(late.values()),
                 min(late.values()) > 5,
             ),
