@@ -238,6 +238,10 @@ def test_shared_layers_of_equinox_are_refused():
             equinox_features(shared, [(np.ones((4, 5, 2)), np.ones((4, 3)))], penalty)
     with pytest.raises(sw.InputError, match="no batches"):
         equinox_features(layer, [], penalty)
+    with pytest.raises(sw.InputError, match="one number"):
+        equinox_features(layer, [(np.ones((4, 2)), np.ones((4, 3)))], lambda a, t: (a - t) ** 2)
+    with pytest.raises(sw.InputError, match="pairs"):
+        module_features(nn.Linear(2, 3), (torch.ones(4, 2), torch.ones(4, 3)), nn.MSELoss())
     with pytest.raises(sw.InputError, match="no linear or convolutional"):
         equinox_features(eqx.nn.Lambda(jnp.tanh), [(np.ones((4, 2)), np.ones((4, 2)))], penalty)
 
@@ -506,6 +510,8 @@ def test_diagnose_a_stored_network(stored):
         "cross-entropy",
         "--weight-decay",
         "0.01",
+        "--activation",
+        "relu",
         "--json",
         "--out",
         str(folder / "out"),
@@ -538,15 +544,23 @@ def test_stored_networks_are_read_safely(stored):
     torch.save(Foreign(nn.Linear(3, 2)), folder / "foreign.pt")
     with pytest.raises(sw.InputError, match="no network that can be read safely"):
         stored_features(folder / "foreign.pt", x, labels)
+    (folder / "zero.pt").write_bytes(b"")
+    with pytest.raises(sw.InputError, match="damaged"):
+        stored_features(folder / "zero.pt", x, labels)
+    torch.save({"model": dense().state_dict(), "epoch": 3}, folder / "checkpoint.pt")
+    with pytest.raises(sw.InputError, match="under 'model'"):
+        stored_features(folder / "checkpoint.pt", x, labels)
+    with pytest.raises(sw.InputError, match="with which activation"):
+        stored_features(folder / "net.pt", x, labels)
     with pytest.raises(sw.InputError, match="no file"):
         stored_features(folder / "none.pt", x, labels)
     with pytest.raises(sw.InputError, match="cannot read inputs of shape"):
-        stored_features(folder / "net.pt", x[:, :2], labels)
+        stored_features(folder / "net.pt", x[:, :2], labels, "relu")
     with pytest.raises(sw.InputError, match="cross-entropy"):
-        stored_features(folder / "net.pt", x, labels, loss="crossentropy")
+        stored_features(folder / "net.pt", x, labels, "relu", loss="crossentropy")
     torch.save(convolutional().state_dict(), folder / "conv.pt")
     with pytest.raises(sw.InputError, match="Only fully connected"):
-        stored_features(folder / "conv.pt", x, labels)
+        stored_features(folder / "conv.pt", x, labels, "relu")
     disguised = nn.Sequential(nn.Linear(3, 2))
     disguised.forward = nn.Identity
     torch.save(disguised, folder / "disguised.pt")
@@ -562,14 +576,15 @@ def test_targets_must_fit_the_network(stored):
     file = folder / "net.pt"
     for loss in ("mse", "half-mse"):
         with pytest.raises(sw.InputError, match="gives 2 numbers a sample and the data 1"):
-            stored_features(file, x, labels, loss=loss)
-    for wrong in (labels + 0.5, labels + 1, labels - 1):
+            stored_features(file, x, labels, "relu", loss=loss)
+    for wrong in (labels + 0.5, labels + 1, labels - 1, labels * np.nan, np.full(30, "a")):
         with pytest.raises(sw.InputError, match="from 0 to 1"):
-            stored_features(file, x, wrong, loss="cross-entropy")
+            stored_features(file, x, wrong, "relu", loss="cross-entropy")
     with pytest.raises(sw.InputError, match="one-hot"):
-        stored_features(file, x, np.full((30, 2), 0.5), loss="cross-entropy")
+        stored_features(file, x, np.full((30, 2), 0.5), "relu", loss="cross-entropy")
     one, other = (
-        stored_features(file, x, y, loss="cross-entropy") for y in (labels, np.eye(2)[labels])
+        stored_features(file, x, y, "relu", loss="cross-entropy")
+        for y in (labels, np.eye(2)[labels])
     )
     np.testing.assert_array_equal(one[0].fact, other[0].fact)
 

@@ -21,7 +21,17 @@ from saddlewalk.errors import InputError
 FOLDER = ("result.nc", "result.json", "figure.png", "figure.svg", "config.json")
 """The files of a result folder."""
 
-_PACKAGES = ("saddlewalk", "jax", "jaxlib", "diffrax", "equinox", "numpy", "scipy", "xarray")
+_PACKAGES = (
+    "saddlewalk",
+    "jax",
+    "jaxlib",
+    "diffrax",
+    "equinox",
+    "numpy",
+    "scipy",
+    "xarray",
+    "torch",
+)
 
 
 def versions() -> dict[str, str]:

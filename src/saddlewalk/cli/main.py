@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from saddlewalk import store
-from saddlewalk.cli.results import note, provenance, show, write_folder
+from saddlewalk.cli.results import fingerprint, note, provenance, show, write_folder
 from saddlewalk.cli.settings import SETTINGS, find_setting, make_problem
 from saddlewalk.errors import InputError
 
@@ -192,7 +192,10 @@ def compare(**options: Any) -> None:
 @_options(_COMMON, _START, _RUN)
 @click.option("--regime", is_flag=True, help="Lazy or rich, instead of plateaus, and why.")
 @click.option(
-    "--loss", default="mse", show_default=True, help="Of a .pt file: mse, half-mse, cross-entropy."
+    "--loss",
+    default="mse",
+    show_default=True,
+    help="Of a .pt file: mse (mean over outputs), half-mse (half their sum), cross-entropy (labels).",
 )
 @click.option(
     "--weight-decay", type=float, help="With which the network of a .pt file was trained."
@@ -210,7 +213,7 @@ def diagnose(
     nn.Sequential of PyTorch's own layers): whether its layers satisfy the Features At Convergence Theorem on
     --data, with --activation, --loss, --weight-decay. Inputs that are images (--image) show features as such.
     """
-    stored = options["setting"].endswith((".pt", ".pth"))
+    stored = options["setting"].endswith((".pt", ".pth", ".ckpt", ".bin"))
     _refuse_foreign(stored)
     if stored:
         _diagnose_stored(options, loss, weight_decay, image)
@@ -325,11 +328,11 @@ def _diagnose_stored(
     if image is not None:
         x = _as_images(x, image)
     settings = {
-        "activation": options["activation"] or "relu",
+        "activation": options["activation"],
         "loss": loss,
         "weight_decay": weight_decay,
     }
-    found = stored_features(options["setting"], x, y, **settings)  # type: ignore[arg-type]
+    found = stored_features(options["setting"], x, y, **settings)
     shape = x.shape[1:] if x.ndim > 2 else None
     show(found, found.to_json(), options["as_json"])
     if options["out"] is not None:
@@ -337,7 +340,8 @@ def _diagnose_stored(
             found.plot(folder / "figure.png", shape)
             found.plot(folder / "figure.svg", shape)
             store.write_json(found.to_json(), folder / "result.json")
-            config = {"state": options["setting"], "data": options["data"], **settings}
+            config = {"network": options["setting"], "data": options["data"], "image": image}
+            config |= {"network_sha256": fingerprint(options["setting"]), **settings}
             store.write_json(provenance(config), folder / "config.json")
         note(f"wrote {options['out']}/ (figure.png, figure.svg, result.json, config.json)")
 

@@ -35,13 +35,18 @@ def note(message: str) -> None:
     click.echo(message, err=True)
 
 
+def fingerprint(file: str | Path) -> str:
+    """SHA-256 of a file."""
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
+
+
 def provenance(config: dict[str, Any]) -> dict[str, Any]:
     """Configuration, command, data and versions behind a result."""
     data = config.get("data")
     return {
         "configuration": config,
         "command": " ".join(["saddlewalk", *sys.argv[1:]]),
-        "data_sha256": hashlib.sha256(Path(data).read_bytes()).hexdigest() if data else None,
+        "data_sha256": fingerprint(data) if data else None,
         "versions": store.versions(),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
     }

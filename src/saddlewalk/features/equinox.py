@@ -104,7 +104,10 @@ def _sums(
 
     def total(moving: Any, nudges: Nudges) -> jax.Array:
         answers = jax.vmap(lambda n, x: _with_nudges(eqx.combine(moving, fixed), n)(x))(nudges, x)
-        return jnp.sum(jax.vmap(loss)(answers, y))
+        costs = jax.vmap(loss)(answers, y)
+        if costs.ndim != 1:
+            raise InputError(f"The loss of a sample is one number; it has shape {costs.shape[1:]}.")
+        return jnp.sum(costs)
 
     def outputs(nudges: Nudges, x: jax.Array) -> jax.Array:
         return jnp.ravel(_with_nudges(module, nudges)(x))

@@ -13,6 +13,7 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
+from numbers import Real
 from types import ModuleType
 from typing import Any
 
@@ -54,7 +55,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         agop_power: Any = 0.5,
         exponent: Any = 1.0,
         degree: Any = 2,
-        constant: Any = 0.0,
+        constant: Any = 1.0,
         validation_fraction: Any = 0.2,
         patience: Any = None,
         solver: Any = "auto",
@@ -212,7 +213,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         return typical if typical > 0 else 1.0
 
     def _check_settings(self) -> None:
-        if not self.ridge >= 0:
+        if not isinstance(self.ridge, Real) or not float(self.ridge) >= 0:
             raise InputError(f"The ridge must not be negative; got {self.ridge}.")
         if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
             raise InputError(f"iterations must be a whole number from 0 on; got {self.iterations}.")
@@ -225,7 +226,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
                 "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
                 f"{self.degree} and {self.constant}."
             )
-        if self.dtype not in ("float32", "float64"):
+        if np.dtype(self.dtype).name not in ("float32", "float64"):
             raise InputError(f"dtype must be 'float32' or 'float64'; got {self.dtype!r}.")
         if self.validation_fraction is not None and not 0 < self.validation_fraction < 1:
             raise InputError(
@@ -355,5 +356,5 @@ def _precision(xp: ModuleType, dtype: str) -> Iterator[None]:
         return
     from saddlewalk.precision import exact_products, float64
 
-    with exact_products(), float64() if dtype == "float64" else contextlib.nullcontext():
+    with exact_products(), float64() if np.dtype(dtype) == np.float64 else contextlib.nullcontext():
         yield

@@ -185,11 +185,14 @@ class NetworkFeatures:
             found = layer.correlations()
             numbers = [_shown(found.get(name, math.nan)) for name in shown]
             shape = " x ".join(map(str, layer.weight.shape))
-            rows.append([layer.name, shape, *numbers, text.number(layer.residual, 3)])
-        table = text.table(self.title, ["layer", "shape", *shown, "residual"], rows)
-        return (
-            table
-            + "\nPearson correlation with W^T W (bFACT: with W W^T); residual 0 at convergence"
+            ends = (layer.residual, layer.implied_weight_decay)
+            rows.append([layer.name, shape, *numbers, *(text.number(value, 3) for value in ends)])
+        columns = ["layer", "shape", *shown, "residual", "implied decay"]
+        given = self.layers[0].weight_decay
+        used = "the implied one" if given is None else f"{given:g}"
+        return text.table(self.title, columns, rows) + (
+            "\nPearson correlation with W^T W (bFACT: with W W^T); residual 0 at convergence, with the decay "
+            + used
         )
 
     def plot(
@@ -198,7 +201,7 @@ class NetworkFeatures:
         """The correlations of each layer; below, the first layer's directions (as images of a shape)."""
         from saddlewalk import draw
 
-        shown = ("FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)")
+        shown = ["FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)"]
         many = min(many, self.layers[0].weight.shape[1])
         with draw.styled():
             figure, axes = draw.new_figure(2, many, max(6.0, 2.0 * many), 5.0, squeeze=False)
@@ -208,9 +211,10 @@ class NetworkFeatures:
             upper = figure.add_subplot(grid[0, :])
             places = np.arange(len(self.layers))
             found = [layer.correlations() for layer in self.layers]
+            shown = [name for name in shown if name in found[0]]
             for k, name in enumerate(shown):
                 heights = [correlations.get(name, np.nan) for correlations in found]
-                upper.bar(places + 0.2 * (k - 1.5), heights, 0.18, label=name)
+                upper.bar(places + 0.2 * (k - (len(shown) - 1) / 2), heights, 0.18, label=name)
             upper.set_xticks(places, [layer.name for layer in self.layers])
             upper.set_ylabel("correlation with $W^T W$")
             upper.legend(fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0))
@@ -222,7 +226,13 @@ class NetworkFeatures:
                 else:
                     one.imshow(picture, cmap="gray")
                     one.axis("off")
-                one.set_title(f"{value:.3g}", fontsize=8)
+                one.set_title(f"eigenvalue {value:.3g}", fontsize=8)
+            axes[1, 0].text(
+                0.0,
+                1.25,
+                f"{self.layers[0].name}: directions of $W^T W$",
+                transform=axes[1, 0].transAxes,
+            )
             draw.save(figure, target)
 
 

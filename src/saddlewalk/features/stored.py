@@ -4,6 +4,7 @@ Nothing else is unpickled: a file can hold tensors and the layers that are liste
 """
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -58,17 +59,24 @@ def stored_features(
     file: str | Path,
     x: np.ndarray,
     y: np.ndarray,
-    activation: str = "relu",
+    activation: str | None = None,
     loss: str = "mse",
     weight_decay: float | None = None,
     batch: int = 256,
 ) -> NetworkFeatures:
     """Features of a network from `torch.save(net.state_dict(), file)` or `torch.save(net, file)`.
 
-    A state_dict must be that of a fully connected network, with this activation between its layers.
+    A state_dict must be that of a fully connected network, with this activation between its layers. Losses:
+    "mse" is the mean over outputs (`nn.MSELoss`), "half-mse" half of their sum, "cross-entropy" wants labels.
     """
     loaded = load_stored(file)
-    module = sequential_from_state(loaded, activation) if isinstance(loaded, dict) else loaded
+    if isinstance(loaded, dict) == (activation is None):
+        raise InputError(
+            f"'{file}' holds weights alone: say with which activation, {', '.join(ACTIVATIONS)}."
+            if activation is None
+            else f"'{file}' holds a whole network, with activations of its own."
+        )
+    module = sequential_from_state(loaded, str(activation)) if isinstance(loaded, dict) else loaded
     first = next(module.parameters(), None)
     if first is None or not first.is_floating_point():
         raise InputError(f"'{file}' holds no weights that are real numbers.")
@@ -96,7 +104,7 @@ def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
         raise InputError(
             f"'{path}' is no network that can be read safely. Save it with torch.save(net.state_dict(), "
             "path), or with torch.save(net, path) if it is an nn.Sequential of PyTorch's own layers: "
-            f"{str(error).splitlines()[0]}"
+            f"{_reason(error)}"
         ) from error
     if isinstance(loaded, nn.Module):
         _check_plain(loaded, path)
@@ -104,8 +112,20 @@ def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
     if not isinstance(loaded, dict) or not all(
         isinstance(v, torch.Tensor) for v in loaded.values()
     ):
-        raise InputError(f"'{path}' holds no state_dict: a dictionary of tensors was expected.")
+        inner = (
+            [name for name, part in loaded.items() if isinstance(part, dict)]
+            if isinstance(loaded, dict)
+            else []
+        )
+        hint = f" Perhaps it is under '{inner[0]}': save that alone." if inner else ""
+        raise InputError(f"'{path}' holds no state_dict, a dictionary of tensors.{hint}")
     return loaded
+
+
+def _reason(error: Exception) -> str:
+    """What the file holds that is not allowed; what else PyTorch says is advice to load it all the same."""
+    named = re.search(r"GLOBAL (\S+)", str(error))
+    return f"it holds {named.group(1)}" if named else "it is damaged, or of another kind"
 
 
 def _check_plain(module: nn.Module, path: str | Path) -> None:
@@ -195,9 +215,14 @@ def _labels(y: np.ndarray, classes: int) -> torch.Tensor:
         if not np.array_equal(np.sort(y, axis=1)[:, -1], y.sum(axis=1)):
             raise InputError("Targets for cross-entropy are labels, or one-hot rows.")
         y = y.argmax(axis=1)
-    labels = y.reshape(len(y), -1)
+    try:
+        labels = y.reshape(len(y), -1).astype(float)
+    except ValueError as error:
+        raise InputError(
+            f"Labels for cross-entropy are whole numbers from 0 to {classes - 1}."
+        ) from error
     whole = labels.shape[1] == 1 and np.array_equal(labels, np.floor(labels))
-    if not whole or labels.min() < 0 or labels.max() >= classes:
+    if not whole or not np.isfinite(labels).all() or labels.min() < 0 or labels.max() >= classes:
         raise InputError(
             f"Labels for cross-entropy are whole numbers from 0 to {classes - 1}, one a sample."
         )

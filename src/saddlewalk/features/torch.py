@@ -24,7 +24,7 @@ _Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 def module_features(
     module: nn.Module,
-    batches: Iterable[tuple[Any, Any]],
+    batches: Iterable[Any],
     loss: Loss,
     weight_decay: float | None = None,
     layers: Iterable[str] | None = None,
@@ -42,11 +42,17 @@ def module_features(
     agop : take AGOP, too, which needs a backward pass for each output.
     """
     _warn_of_noise(module)
+    if isinstance(batches, tuple) and len(batches) == 2 and hasattr(batches[0], "shape"):
+        raise InputError(
+            "batches are pairs of inputs and targets: for one of them, write [(x, y)]."
+        )
     chosen = _chosen(module, layers)
     sums: dict[str, list[Any]] = {name: [0.0, 0.0, 0.0] for name in chosen}
     samples = 0
     with _watched(module, chosen) as outputs, torch.enable_grad():
         for inputs, targets in batches:
+            if len(targets) == 0:
+                continue
             outputs.clear()
             answers = module(inputs)
             count = len(answers)

@@ -169,11 +169,16 @@ _value_and_slope = eqx.filter_jit(lambda problem, theta: jax.value_and_grad(prob
 def _draw_matrices(layer: LayerFeatures) -> Any:
     shown = {"$W^T W$": layer.feature_matrix, "FACT": layer.fact, "AGOP": layer.agop}
     with draw.styled():
-        figure, axes = draw.new_figure(1, 3, 9, 3)
+        figure, axes = draw.new_figure(1, 3, 9, 3.4)
+        figure.suptitle(
+            f"p = {RARER[0]:g}, weight decay {RARER[1]:g}; each to its own largest entry",
+            fontsize=9,
+        )
         for one, (name, matrix) in zip(axes, shown.items(), strict=True):
             size = float(np.abs(matrix).max())
             one.imshow(matrix, cmap="RdBu_r", vmin=-size, vmax=size)
             one.set_title(name)
             one.grid(False)
-            one.set(xticks=range(4), yticks=range(4))
+            one.set_xticks(range(4), range(1, 5))
+            one.set_yticks(range(4), range(1, 5))
     return figure
