@@ -230,7 +230,7 @@ class NetworkFeatures:
             axes[1, 0].text(
                 0.0,
                 1.25,
-                f"{self.layers[0].name}: directions of $W^T W$",
+                f"layer {self.layers[0].name}: directions of $W^T W$",
                 transform=axes[1, 0].transAxes,
             )
             draw.save(figure, target)
