@@ -45,7 +45,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run constraints.txt
-	$(BIN)/python -m pip install --quiet --editable '.[test,lightning]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[test,lightning,cluster]' --constraint constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test

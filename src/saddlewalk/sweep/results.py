@@ -1,0 +1,168 @@
+"""The store of a sweep: Zarr arrays with labelled axes, of which `xarray` shows what is done at any time.
+
+A cell is done when its status says so, and the status is written after the numbers; files are replaced whole.
+So whatever stops a sweep, what it called done is there, and everything else is computed again. One process
+writes, many may read.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import xarray as xr
+import zarr
+
+from saddlewalk.errors import InputError
+from saddlewalk.store import versions
+from saddlewalk.sweep.plan import Plan
+
+STATUS, ERROR = "status", "error"
+TODO, DONE, FAILED = 0, 1, 2
+_PER_FILE = 4096
+"""Cells in a file: few files to open, and little to write anew for one cell."""
+
+Values = Mapping[str, float]
+
+
+class Results:
+    """A sweep's store, open for writing."""
+
+    def __init__(self, path: str | Path, plan: Plan, measure: str) -> None:
+        self.path, self.plan = Path(path), plan
+        fingerprint = plan.fingerprint(measure)
+        if self.path.exists():
+            self._group = _reopened(self.path, fingerprint)
+        else:
+            self._create(measure, fingerprint)
+        self._held = {
+            name: np.asarray(array[...]).ravel()
+            for name, array in self._group.arrays()
+            if name not in plan.coordinates()
+        }
+        self._held[ERROR] = self._held[ERROR].astype(object)
+
+    @property
+    def status(self) -> np.ndarray:
+        """Of each cell, by number: 0 not run, 1 done, 2 failed."""
+        return self._held[STATUS]
+
+    @property
+    def errors(self) -> dict[int, str]:
+        """What went wrong, by the number of the cell."""
+        return {int(k): str(self._held[ERROR][k]) for k in np.flatnonzero(self.status == FAILED)}
+
+    def todo(self, retry: bool = False) -> np.ndarray:
+        """Numbers of the cells that are still to run; with `retry` those that failed, too."""
+        left = self.status == TODO
+        return np.flatnonzero(left | (self.status == FAILED) if retry else left)
+
+    def write(self, finished: Mapping[int, Values | str]) -> None:
+        """Keep what cells have given: numbers by name, or the words of an error."""
+        for number, values in finished.items():
+            if isinstance(values, str):
+                self._held[ERROR][number] = values
+            else:
+                self._keep(number, values)
+        for name in self._held:
+            if name != STATUS:
+                self._flush(name, finished)
+        for number, values in finished.items():
+            self.status[number] = FAILED if isinstance(values, str) else DONE
+        self._flush(STATUS, finished)
+
+    def _keep(self, number: int, values: Values) -> None:
+        known = set(self._held) - {STATUS, ERROR}
+        if not known:
+            known = set(values)
+            for name in values:
+                self._held[name] = np.full(len(self.plan), np.nan)
+                self._array(name, np.dtype("float64"), self.plan.dims)
+            zarr.consolidate_metadata(self._group.store)
+        if set(values) != known:
+            raise InputError(f"Cell {number} gave {sorted(values)}, others gave {sorted(known)}.")
+        for name, value in values.items():
+            self._held[name][number] = value
+        self._held[ERROR][number] = ""
+
+    def _flush(self, name: str, numbers: Mapping[int, Any]) -> None:
+        """Write the files anew in which these cells are."""
+        array: Any = self._group[name]
+        held = self._held[name].reshape(self.plan.shape)
+        for block in {self._block(number) for number in numbers}:
+            region = tuple(
+                slice(k * size, (k + 1) * size) for k, size in zip(block, array.chunks, strict=True)
+            )
+            array[region] = held[region]
+
+    def _block(self, number: int) -> tuple[int, ...]:
+        places = np.unravel_index(number, self.plan.shape)
+        return tuple(int(p) // c for p, c in zip(places, _chunks(self.plan.shape), strict=True))
+
+    def _create(self, measure: str, fingerprint: str) -> None:
+        if not self.path.parent.is_dir():
+            raise InputError(
+                f"Cannot write {self.path}: the folder {self.path.parent} does not exist."
+            )
+        # format 2: the third has no agreed place for the metadata of all arrays, which opening wants
+        self._group = zarr.open_group(self.path, mode="w-", zarr_format=2)
+        for name, (axis, values) in self.plan.coordinates().items():
+            self._array(name, values.dtype, {axis: len(values)})[...] = values
+        self._array(STATUS, np.dtype("int8"), self.plan.dims)[...] = TODO
+        self._array(ERROR, np.dtype("U"), self.plan.dims)[...] = ""
+        # last: a store without it was not finished being made
+        self._group.attrs.update(
+            {
+                "fingerprint": fingerprint,
+                "measure": measure,
+                "varied": list(self.plan.coordinates()),
+                "fixed": json.loads(json.dumps(dict(self.plan.fixed), default=str)),
+                "versions": versions(),
+            }
+        )
+        zarr.consolidate_metadata(self._group.store)
+
+    def _array(self, name: str, dtype: np.dtype, dims: Mapping[str, int]) -> Any:
+        shape = tuple(dims.values())
+        array = self._group.create_array(
+            name,
+            shape=shape,
+            dtype=str if dtype.kind == "U" else dtype,
+            chunks=_chunks(shape),
+            # what is not written reads as missing: right for numbers alone
+            fill_value=np.nan if dtype.kind == "f" and len(dims) == len(self.plan.dims) else None,
+        )
+        array.attrs["_ARRAY_DIMENSIONS"] = list(dims)
+        return array
+
+
+def open_results(path: str | Path) -> xr.Dataset:
+    """What a sweep has found so far; cells that are not done are NaN."""
+    if not Path(path).is_dir():
+        raise InputError(f"There is no store {path}.")
+    found = xr.open_zarr(path)
+    return found.set_coords(found.attrs["varied"])
+
+
+def _reopened(path: Path, fingerprint: str) -> Any:
+    try:
+        group = zarr.open_group(path, mode="r+")
+        known = group.attrs.get("fingerprint")
+    except Exception as error:
+        raise InputError(f"{path} is no store of a sweep.") from error
+    if known != fingerprint:
+        raise InputError(
+            f"{path} belongs to a sweep with another configuration; give a new store, or remove it."
+        )
+    return group
+
+
+def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Whole trailing axes, as long as a file holds them."""
+    chunks: list[int] = []
+    for length in reversed(shape):
+        room = max(1, _PER_FILE // math.prod(chunks))
+        chunks.insert(0, min(length, room))
+    return tuple(chunks)
