@@ -1,5 +1,6 @@
 """Sweeps: plans, the store, and engines that are disturbed."""
 
+import json
 import math
 import os
 import signal
@@ -10,9 +11,13 @@ import time
 import numpy as np
 import pytest
 import xarray as xr
+from click.testing import CliRunner
 
 import saddlewalk as sw
+from saddlewalk.cli import main
 from saddlewalk.sweep import Results, grid, latin_hypercube, sweep, uniform
+from saddlewalk.sweep.files import load_sweep
+from saddlewalk.sweep.measures import MEASURES, check_parameters, find_measure
 from saddlewalk.sweep.results import open_results
 
 
@@ -245,3 +250,103 @@ def test_no_scheduler_and_two_engines(tmp_path):
         sweep(area, PLAN, tmp_path / "s.zarr", scheduler="tcp://127.0.0.1:9")
     with pytest.raises(sw.InputError, match="not both"):
         sweep(area, PLAN, tmp_path / "s.zarr", workers=2, scheduler="tcp://127.0.0.1:9")
+
+
+# --- measures -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_measures_are_what_the_verbs_say(name, tmp_path):
+    """A sweep of one verb over scales and seeds, against calls by hand."""
+    plan = grid({"scale": [1e-2, 1e-3], "seed": [0]}, setting="diagonal", dim=3, sparsity=2)
+    check_parameters(name, "diagonal", plan.parameters)
+    found = sweep(MEASURES[name], plan, tmp_path / "s.zarr").load()
+    assert (found["status"] == 1).all(), found["error"].values
+    task = sw.tasks.sparse_regression(samples=60, dim=3, sparsity=2, seed=0)
+    path = sw.train(task, sw.units.Diagonal(), 1e-3, 0, progress=False)
+    stairs = sw.predict(task, sw.units.Diagonal(), 1e-3, 0)
+    cell = found.sel(scale=1e-3, seed=0)
+    if name == "predict":
+        assert float(cell["time_last"]) == stairs.jump_times[-1]
+        assert int(cell["stages"]) == len(stairs.stages)
+    elif name == "compare":
+        agreement = sw.compare(stairs, path)
+        assert float(cell["time_error"]) == max(agreement.time_error)
+        assert float(cell["order"]) == 1.0
+    else:
+        assert float(cell["loss"]) == path.loss[-1]
+    if name == "diagnose":
+        phases = sw.diagnose.find_phases(path, sw.Problem(task, sw.units.Diagonal()))
+        assert int(cell["plateaus"]) == len(phases)
+
+
+def test_parameters_are_known_before_anything_runs():
+    with pytest.raises(sw.InputError, match="'dim'"):
+        check_parameters("train", "diagonal", ["dimm"])
+    with pytest.raises(sw.InputError, match="no parameter 'learning_rate'"):
+        check_parameters("predict", "diagonal", ["learning_rate"])
+    with pytest.raises(sw.InputError, match="compare"):
+        find_measure("compair")
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+GOOD = """
+measure = "predict"
+setting = "diagonal"
+
+[fixed]
+dim = 3
+sparsity = 2
+
+[axes]
+scale = { from = 1e-2, to = 1e-6, count = 3, spacing = "log" }
+seed = { from = 0, to = 1, count = 2 }
+"""
+
+
+def test_a_sweep_from_a_file(tmp_path):
+    (tmp_path / "a.toml").write_text(GOOD)
+    command = ["sweep", str(tmp_path / "a.toml"), "--out", str(tmp_path / "s.zarr"), "--json"]
+    done = CliRunner().invoke(main, command)
+    assert done.exit_code == 0, done.output
+    record = json.loads(done.stdout)
+    assert record["dims"] == {"scale": 3, "seed": 2}
+    assert (record["cells"], record["done"], record["failed"]) == (6, 6, 0)
+    found = open_results(tmp_path / "s.zarr")
+    np.testing.assert_allclose(found["scale"], [1e-2, 1e-4, 1e-6])
+    assert found["seed"].values.tolist() == [0, 1]
+    again = CliRunner().invoke(main, command[:-1])
+    assert "6 of 6 cells done" in again.stdout
+
+
+def test_yaml_and_drawn_configurations(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "measure: predict\nsetting: diagonal\nfixed: {dim: 3, sparsity: 2}\n"
+        "sample: {method: latin-hypercube, count: 4, scale: [1.0e-6, 1.0e-2, log]}\n"
+    )
+    asked = load_sweep(tmp_path / "a.yaml")
+    scales = sorted(cell["scale"] for cell in asked.plan)
+    assert len(scales) == 4
+    assert 1e-6 < scales[0] < scales[-1] < 1e-2
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('"predict"', '"predikt"', r"line 2: .*predict"),
+        ("dim = 3", "dimm = 3", r"line 6: .*no parameter 'dimm'.*dim"),
+        ("[axes]", "[axis]", r"line 9: Unknown field 'axis'.*axes"),
+        ('"diagonal"', '"diagonale"', r"Unknown setting .*diagonal"),
+        ("dim = 3", "dim == 3", r"line 6"),
+        ("count = 3, ", "", r"line 10: 'scale' must be a list"),
+        ('"log"', '"loga"', r"line 10: A range has"),
+        ("count = 2", "count = 0", r"line 11|no values"),
+        ('setting = "diagonal"', "", r"'setting' is missing"),
+    ],
+)
+def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path, old, new, words):
+    assert old in GOOD
+    (tmp_path / "a.toml").write_text(GOOD.replace(old, new))
+    with pytest.raises(sw.InputError, match=words):
+        load_sweep(tmp_path / "a.toml")

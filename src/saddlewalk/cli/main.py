@@ -9,8 +9,8 @@ from click.core import ParameterSource
 
 from saddlewalk import store
 from saddlewalk.cli.results import fingerprint, note, provenance, show, write_folder
-from saddlewalk.cli.settings import SETTINGS, find_setting, make_problem
 from saddlewalk.errors import InputError
+from saddlewalk.settings import SETTINGS, find_setting, make_problem
 
 _INTERRUPTED = 130
 _RUN_OPTIONS = ("solver", "learning_rate", "batch_size", "momentum", "max_time", "max_steps")
@@ -277,6 +277,60 @@ def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bo
             result.write(folder)
             store.write_json(provenance({"figure": figure, "full": full}), folder / "config.json")
         note(f"wrote {out}/ (figure.png, figure.svg, result.json, config.json)")
+
+
+@main.command()
+@click.argument("file", type=click.Path())
+@click.option(
+    "--out", required=True, help="Folder of the results (Zarr); the same sweep is resumed."
+)
+@click.option("--workers", type=click.IntRange(1), help="Processes of a local cluster.")
+@click.option("--scheduler", help="Address of a running Dask scheduler, as tcp://host:8786.")
+@click.option("--retry", is_flag=True, help="Run cells that failed once more.")
+@click.option("--yes", is_flag=True, help="Yes, more than a million cells are meant.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
+def sweep(
+    file: str,
+    out: str,
+    workers: int | None,
+    scheduler: str | None,
+    retry: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Measure every configuration that FILE (TOML or YAML) asks for, and keep it in a labelled store.
+
+    A sweep that was stopped goes on where it was. Look at the results with xarray.open_zarr(OUT), also while
+    it runs.
+    """
+    from saddlewalk.sweep import sweep as run
+    from saddlewalk.sweep.files import load_sweep
+
+    asked = load_sweep(file)
+    engine: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
+    found = run(asked.measure, asked.plan, out, **engine, retry=retry, confirmed=yes)
+    status = found["status"].values
+    counts = {
+        "cells": int(status.size),
+        "done": int((status == 1).sum()),
+        "failed": int((status == 2).sum()),
+    }
+    numbers = [str(name) for name in found.data_vars if name not in ("status", "error")]
+    record = {"store": out, "dims": dict(found.sizes), **counts, "variables": numbers}
+    show(_told(record), record, as_json)
+
+
+def _told(record: dict[str, Any]) -> str:
+    size = " x ".join(f"{length} {name}" for name, length in record["dims"].items())
+    failed = (
+        f", {record['failed']} failed (see `error`, or run again with --retry)"
+        if record["failed"]
+        else ""
+    )
+    return (
+        f"{record['store']}: {size}, {record['done']} of {record['cells']} cells done{failed}\n"
+        f"measured: {', '.join(record['variables'])}"
+    )
 
 
 _OF_STORED = {"loss", "weight_decay", "image"}

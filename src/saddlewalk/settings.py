@@ -1,4 +1,4 @@
-"""The settings of the command line: a name, the options it takes, and the problem they make."""
+"""Settings by name, for commands and sweeps: the options that each takes, and the problem they make."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,0 +1,170 @@
+"""Sweeps from a file, TOML or YAML:
+
+    measure = "compare"
+    setting = "diagonal"
+
+    [fixed]
+    dim = 10
+
+    [axes]
+    scale = [1e-2, 1e-4, 1e-6]
+    seed = { from = 0, to = 4, count = 5 }
+
+or, in the place of `axes`, configurations that are drawn:
+
+    [sample]
+    method = "latin-hypercube"
+    count = 100
+    scale = [1e-9, 1e-1, "log"]
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from saddlewalk.errors import InputError, nearest
+from saddlewalk.sweep.measures import check_parameters, find_measure
+from saddlewalk.sweep.plan import Plan, grid, latin_hypercube, uniform
+
+_FIELDS = ("measure", "setting", "fixed", "axes", "sample")
+_METHODS = {"uniform": uniform, "latin-hypercube": latin_hypercube}
+
+
+@dataclass(frozen=True)
+class SweepFile:
+    """What a file asks for."""
+
+    measure: Callable[..., dict[str, float]]
+    plan: Plan
+
+
+def load_sweep(path: str | Path) -> SweepFile:
+    """Read a file; what is wrong in it is said with its line."""
+    file = Path(path)
+    if not file.is_file():
+        raise InputError(f"There is no file {file}.")
+    text = file.read_text()
+    content = _parsed(file, text)
+    try:
+        return _understood(content)
+    except _FieldError as error:
+        raise InputError(f"{file}{_line(text, error.field)}: {error}") from error
+
+
+class _FieldError(InputError):
+    """Something wrong with one field."""
+
+    def __init__(self, field: str, words: str) -> None:
+        super().__init__(words)
+        self.field = field
+
+
+def _parsed(file: Path, text: str) -> Mapping[str, Any]:
+    if file.suffix == ".toml":
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            raise InputError(f"{file}: {error}.") from error
+    if file.suffix not in (".yaml", ".yml"):
+        raise InputError(f"{file} must end in .toml, .yaml or .yml.")
+    try:
+        import yaml
+    except ImportError as error:
+        raise InputError(
+            "Reading YAML needs PyYAML: pip install pyyaml. TOML needs nothing."
+        ) from error
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        where = getattr(error, "problem_mark", None)
+        line = f", line {where.line + 1}" if where else ""
+        raise InputError(f"{file}{line}: {getattr(error, 'problem', error)}.") from error
+    if not isinstance(content, dict):
+        raise InputError(f"{file} must hold fields: {', '.join(_FIELDS)}.")
+    return content
+
+
+def _understood(content: Mapping[str, Any]) -> SweepFile:
+    for field in content:
+        if field not in _FIELDS:
+            raise _FieldError(str(field), f"Unknown field '{field}'.{nearest(str(field), _FIELDS)}")
+    for field in ("measure", "setting"):
+        if not isinstance(content.get(field), str):
+            raise _FieldError(field, f"'{field}' is missing, or no word.")
+    if ("axes" in content) == ("sample" in content):
+        raise _FieldError("sample", "Give either 'axes' or 'sample'.")
+    measure = _of_field("measure", find_measure, content["measure"])
+    fixed = {"setting": content["setting"], **_table(content, "fixed")}
+    plan = _grid(content, fixed) if "axes" in content else _sample(content, fixed)
+    for name in plan.parameters:
+        _of_field(name, check_parameters, content["measure"], content["setting"], [name])
+    return SweepFile(measure, plan)
+
+
+def _grid(content: Mapping[str, Any], fixed: dict[str, Any]) -> Plan:
+    axes = {name: _values(name, given) for name, given in _table(content, "axes").items()}
+    return _of_field(next(iter(axes), "axes"), grid, axes, **fixed)
+
+
+def _sample(content: Mapping[str, Any], fixed: dict[str, Any]) -> Plan:
+    given = dict(_table(content, "sample"))
+    method, count, seed = (
+        given.pop(name, default)
+        for name, default in (("method", "uniform"), ("count", None), ("draw", 0))
+    )
+    if method not in _METHODS:
+        raise _FieldError("method", f"Unknown method '{method}'.{nearest(str(method), _METHODS)}")
+    ranges = {name: tuple(limits) for name, limits in given.items() if isinstance(limits, list)}
+    odd = [name for name in given if name not in ranges]
+    if odd:
+        raise _FieldError(odd[0], f"'{odd[0]}' must be a range, [from, to] or [from, to, \"log\"].")
+    return _of_field("count", _METHODS[method], ranges, count, seed, **fixed)
+
+
+def _values(name: str, given: Any) -> Any:
+    """A list of values, or a range with so many of them."""
+    if isinstance(given, list):
+        return given
+    if not isinstance(given, dict) or not {"from", "to", "count"} <= set(given):
+        raise _FieldError(
+            name, f"'{name}' must be a list, or {{from, to, count}} with spacing = \"log\" if so."
+        )
+    extra = set(given) - {"from", "to", "count", "spacing"}
+    if extra or given.get("spacing", "linear") not in ("linear", "log"):
+        raise _FieldError(
+            name, f"A range has from, to, count and spacing (linear or log); got {given}."
+        )
+    space = np.geomspace if given.get("spacing") == "log" else np.linspace
+    try:
+        values = space(given["from"], given["to"], given["count"])
+    except (TypeError, ValueError) as error:
+        raise _FieldError(name, f"The range of '{name}' makes no sense: {error}.") from error
+    whole = isinstance(given["from"], int) and np.array_equal(values, np.round(values))
+    return values.astype(int).tolist() if whole else values.tolist()
+
+
+def _table(content: Mapping[str, Any], field: str) -> dict[str, Any]:
+    table = content.get(field, {})
+    if not isinstance(table, dict):
+        raise _FieldError(field, f"'{field}' must be a table of names and values.")
+    return table
+
+
+def _of_field(field: str, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
+    try:
+        return function(*arguments, **named)
+    except InputError as error:
+        raise _FieldError(field, str(error)) from error
+
+
+def _line(text: str, field: str) -> str:
+    """Where a field stands in the file."""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if re.match(rf"\s*\[?\s*[\"']?{re.escape(field)}\b", line):
+            return f", line {number}"
+    return ""
