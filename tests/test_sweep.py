@@ -18,6 +18,7 @@ from saddlewalk.cli import main
 from saddlewalk.sweep import Results, grid, latin_hypercube, sweep, uniform
 from saddlewalk.sweep.files import load_sweep
 from saddlewalk.sweep.measures import MEASURES, check_parameters, find_measure
+from saddlewalk.sweep.pictures import plot_sweep
 from saddlewalk.sweep.results import open_results
 
 
@@ -350,3 +351,24 @@ def test_what_is_wrong_in_a_file_is_said_with_its_line(tmp_path, old, new, words
     (tmp_path / "a.toml").write_text(GOOD.replace(old, new))
     with pytest.raises(sw.InputError, match=words):
         load_sweep(tmp_path / "a.toml")
+
+
+def test_pictures(tmp_path):
+    plan = grid({"width": [1.0, 10.0, 100.0], "height": [1, 2], "seed": [0, 1]})
+
+    def noisy(width, height, seed):
+        return {"area": width * height + seed}
+
+    found = sweep(noisy, plan, tmp_path / "s.zarr")
+    for name, options in {
+        "map": {"threshold": 5.0},
+        "lines": {"x": "width"},
+        "other": {"x": "seed", "y": "height"},
+    }.items():
+        plot_sweep(found, "area", tmp_path / f"{name}.png", **options)
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+    for options, words in (({"x": "widht"}, "width"), ({"y": "depth"}, "no 'depth'")):
+        with pytest.raises(sw.InputError, match=words):
+            plot_sweep(found, "area", tmp_path / "none.png", **options)
+    with pytest.raises(sw.InputError, match="area"):
+        plot_sweep(found, "aera", tmp_path / "none.png")

@@ -288,6 +288,13 @@ def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bo
 @click.option("--scheduler", help="Address of a running Dask scheduler, as tcp://host:8786.")
 @click.option("--retry", is_flag=True, help="Run cells that failed once more.")
 @click.option("--yes", is_flag=True, help="Yes, more than a million cells are meant.")
+@click.option("--figure", help="Draw --show into this file, .png or .svg.")
+@click.option(
+    "--show", "shown", help="Variable of the figure; by default the first that is measured."
+)
+@click.option("--x", help="Axis of the figure.")
+@click.option("--y", help="Second axis of the figure, a heat map.")
+@click.option("--threshold", type=float, help="Contour of the heat map.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def sweep(
     file: str,
@@ -297,6 +304,11 @@ def sweep(
     retry: bool,
     yes: bool,
     as_json: bool,
+    figure: str | None,
+    shown: str | None,
+    x: str | None,
+    y: str | None,
+    threshold: float | None,
 ) -> None:
     """Measure every configuration that FILE (TOML or YAML) asks for, and keep it in a labelled store.
 
@@ -305,6 +317,7 @@ def sweep(
     """
     from saddlewalk.sweep import sweep as run
     from saddlewalk.sweep.files import load_sweep
+    from saddlewalk.sweep.pictures import plot_sweep
 
     asked = load_sweep(file)
     engine: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
@@ -318,6 +331,9 @@ def sweep(
     numbers = [str(name) for name in found.data_vars if name not in ("status", "error")]
     record = {"store": out, "dims": dict(found.sizes), **counts, "variables": numbers}
     show(_told(record), record, as_json)
+    if figure is not None and numbers:
+        plot_sweep(found, shown or numbers[0], figure, x, y, threshold)
+        note(f"wrote {figure}")
 
 
 def _told(record: dict[str, Any]) -> str:
