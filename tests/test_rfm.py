@@ -170,7 +170,12 @@ def test_matrix_power():
 
 
 @parametrize_with_checks(
-    [RFMRegressor(), RFMClassifier(), RFMClassifier(update="fact", diagonal=True)],
+    [
+        RFMRegressor(),
+        RFMRegressor(update="fact"),
+        RFMClassifier(),
+        RFMClassifier(update="fact", diagonal=True),
+    ],
 )
 def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():

@@ -10,6 +10,8 @@ from saddlewalk import draw
 from saddlewalk.errors import InputError, nearest
 
 _MOST_LINES = 8
+_SEEDS = ("seed", "data_seed")
+"""Axes over which there is a spread, and no line for each."""
 
 
 def plot_sweep(
@@ -24,8 +26,8 @@ def plot_sweep(
 
     Parameters
     ----------
-    x, y : axes of a heat map; with x alone there is a line for every value of the others, with the spread over
-        seeds. By default the first axes of the sweep.
+    x, y : axes of a heat map; with x alone there is a line for every value of the others, with the spread
+        over seeds. By default the first axes of the sweep.
     threshold : contour of the heat map at this value.
     """
     _known(variable, [str(name) for name in found.data_vars])
@@ -33,7 +35,7 @@ def plot_sweep(
     for name in (x, y):
         if name is not None:
             _known(name, axes)
-    shown = [name for name in axes if name != "seed"] or axes
+    shown = [name for name in axes if name not in _SEEDS] or axes
     first = x or shown[0]
     values = found[variable].load()
     with draw.styled():
@@ -65,7 +67,7 @@ def _heat_map(
 
 def _lines(one: Any, values: xr.DataArray, x: str) -> None:
     """Mean and range over seeds; a line for each combination of the other axes."""
-    others = [name for name in values.dims if name not in (x, "seed")]
+    others = [name for name in values.dims if name not in (x, *_SEEDS)]
     stacked = values.stack(line=others) if others else values.expand_dims("line", axis=-1)
     if stacked.sizes["line"] > _MOST_LINES:
         raise InputError(
@@ -73,7 +75,7 @@ def _lines(one: Any, values: xr.DataArray, x: str) -> None:
         )
     for k in range(stacked.sizes["line"]):
         line = stacked.isel(line=k)
-        spread = [name for name in line.dims if name == "seed"]
+        spread = [name for name in line.dims if name in _SEEDS and name != x]
         at = np.arange(line.sizes[x]) if line[x].dtype.kind not in "if" else line[x].values
         label = ", ".join(f"{name} = {_label(line[name].values[()])}" for name in others)
         drawn = one.plot(at, line.mean(spread).values, "o-", label=label or None)[0]
