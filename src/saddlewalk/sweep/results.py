@@ -20,7 +20,7 @@ from saddlewalk.store import versions
 from saddlewalk.sweep.plan import Plan
 
 STATUS, ERROR = "status", "error"
-TODO, DONE, FAILED = 0, 1, 2
+WAITING, DONE, FAILED = 0, 1, 2
 _PER_FILE = 4096
 """Cells in a file: few files to open, and little to write anew for one cell."""
 
@@ -56,7 +56,7 @@ class Results:
 
     def todo(self, retry: bool = False) -> np.ndarray:
         """Numbers of the cells that are still to run; with `retry` those that failed, too."""
-        left = self.status == TODO
+        left = self.status == WAITING
         return np.flatnonzero(left | (self.status == FAILED) if retry else left)
 
     def write(self, finished: Mapping[int, Values | str]) -> None:
@@ -110,7 +110,7 @@ class Results:
         self._group = zarr.open_group(self.path, mode="w-", zarr_format=2)
         for name, (axis, values) in self.plan.coordinates().items():
             self._array(name, values.dtype, {axis: len(values)})[...] = values
-        self._array(STATUS, np.dtype("int8"), self.plan.dims)[...] = TODO
+        self._array(STATUS, np.dtype("int8"), self.plan.dims)[...] = WAITING
         self._array(ERROR, np.dtype("U"), self.plan.dims)[...] = ""
         # last: a store without it was not finished being made
         self._group.attrs.update(
