@@ -1,92 +1,181 @@
 """Finite steps for comparison: full-batch gradient descent and mini-batch SGD, with momentum."""
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, take_snapshot
 from saddlewalk.flow.recorder import Recorder
+from saddlewalk.ode import numbers_of, stacked, unstacked
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
 from saddlewalk.tasks import Samples
 
+Pace = tuple[jax.Array, jax.Array]
+"""Learning rate and momentum: numbers of the program, so that another one is not compiled anew."""
 _RECORDS = 20_000
 """Moments recorded in a run to its step limit."""
+_PIECE_RECORDS, _PIECE_NUMBERS = 256, 5e6
+"""Moments recorded in one compiled call, as long as their parameters fit."""
+
+
+class Descender:
+    """One descent between its compiled pieces."""
+
+    def __init__(self, problem: Problem, start: Snapshot, recorder: Recorder) -> None:
+        self.recorder, self.largest = recorder, start.drive
+        self.steps, self.stopped = 0, "limit"
+        recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], start))
+
+    @property
+    def over(self) -> bool:
+        """Whether it converged or diverged."""
+        return self.stopped != "limit"
+
+    def take(self, steps: np.ndarray, time: np.ndarray, seen: Snapshot, convergence: float) -> None:
+        """Keep the records of a piece, up to the one at which it comes to rest or blows up."""
+        finite = np.isfinite(seen.loss[: len(steps)])
+        end = len(steps) if finite.all() else int(np.argmin(finite))
+        drive = np.asarray(seen.drive)[:end]
+        largest = np.maximum.accumulate(np.concatenate([self.largest[None], drive]))[1:]
+        calm = np.flatnonzero((drive <= convergence * largest).all(axis=1))
+        if len(calm):
+            end, self.stopped = int(calm[0]) + 1, "converged"
+        elif end < len(steps):
+            self.stopped = "diverged: use a smaller learning rate"
+        if end:
+            self.largest, self.steps = largest[end - 1], int(steps[end - 1])
+            self.recorder.add(time[:end], jax.tree.map(lambda a: a[:end], seen))
 
 
 def descend(
-    problem: Problem,
-    theta: Parameters,
-    recorder: Recorder,
+    problems: Sequence[Problem],
+    starts: Sequence[Parameters],
+    recorders: Sequence[Recorder],
     bar: Progress,
     *,
     learning_rate: float,
     momentum: float,
     batch_size: int | None,
-    seed: int,
+    seeds: Sequence[int],
     convergence: float,
     max_time: float,
     max_steps: int,
-) -> dict[str, Any]:
+) -> list[dict[str, Any]]:
     """Steps of `learning_rate`; one step takes `learning_rate / (1 - momentum)` of flow time."""
-    _check(problem, learning_rate, batch_size, momentum)
-    optimizer = optax.sgd(learning_rate, momentum if momentum > 0 else None)
+    _check(problems[0], learning_rate, batch_size, momentum)
     step_time = learning_rate / (1 - momentum)
     total = min(max_steps, math.ceil(max_time / step_time) if max_time < math.inf else max_steps)
     stride = math.ceil(total / _RECORDS)
+    total -= total % stride
+    records = min(total // stride, _piece_records(starts[0].size))
     snapshot = eqx.filter_jit(take_snapshot)
-    first = jax.device_get(snapshot(problem, theta))
-    recorder.add(np.zeros(1), _one(first))
-    carry = (theta, optimizer.init(theta), jax.random.key(seed))
-    stopped, done, largest = "limit", 0, first.drive
+    runs = [
+        Descender(problem, jax.device_get(snapshot(problem, start)), recorder)
+        for problem, start, recorder in zip(problems, starts, recorders, strict=True)
+    ]
+    carries = [
+        (start, jnp.zeros_like(start), jax.random.key(seed))
+        for start, seed in zip(starts, seeds, strict=True)
+    ]
+    pace = jnp.asarray(learning_rate, dtype=float), jnp.asarray(momentum, dtype=float)
+    advance = _stepper(problems, pace, carries, stride, records, batch_size or 0)
+    done = 0
     try:
-        while done < total:
-            steps = min(stride, total - done)
-            carry = _run(problem, optimizer, carry, steps, batch_size or 0)
-            done += steps
-            now = jax.device_get(snapshot(problem, carry[0]))
-            if not np.isfinite(now.loss):
-                stopped = "diverged: use a smaller learning rate"
-                break
-            recorder.add(np.array([done * step_time]), _one(now))
-            bar.update(f"step {done}, loss {float(now.loss):.4g}", done / total)
-            largest = np.maximum(largest, now.drive)
-            if (now.drive <= convergence * largest).all():
-                stopped = "converged"
-                break
+        while done < total and not all(run.over for run in runs):
+            seen = advance()
+            steps = done + stride * np.arange(1, records + 1)
+            steps = steps[steps <= total]
+            for run, snapshots in zip(runs, seen, strict=True):
+                if not run.over:
+                    run.take(steps, step_time * steps, snapshots, convergence)
+            done = int(steps[-1])
+            bar.update(f"step {done}, loss {float(seen[0].loss[-1]):.4g}", done / total)
     except KeyboardInterrupt:
-        stopped = "interrupted"
-    return {
-        "solver": "sgd" if batch_size else "descent",
-        "stopped": stopped,
-        "steps": done,
-        "rhs_evaluations": done,
-        "learning_rate": learning_rate,
-        "momentum": momentum,
-        **({"batch_size": batch_size} if batch_size else {}),
-    }
+        for run in runs:
+            run.stopped = run.stopped if run.over else "interrupted"
+    return [
+        {
+            "solver": "sgd" if batch_size else "descent",
+            "stopped": run.stopped,
+            "steps": run.steps,
+            "rhs_evaluations": run.steps,
+            "learning_rate": learning_rate,
+            "momentum": momentum,
+            **({"batch_size": batch_size} if batch_size else {}),
+        }
+        for run in runs
+    ]
 
 
-def _one(snapshot: Snapshot) -> Snapshot:
-    return jax.tree.map(lambda a: np.asarray(a)[None], snapshot)
+def _piece_records(size: int) -> int:
+    return max(1, min(_PIECE_RECORDS, int(_PIECE_NUMBERS / size)))
 
 
-@eqx.filter_jit
-def _run(problem: Problem, optimizer: Any, carry: Any, steps: int, batch: int) -> Any:
+def _stepper(
+    problems: Sequence[Problem],
+    pace: Pace,
+    carries: Sequence[Any],
+    stride: int,
+    records: int,
+    batch: int,
+) -> Callable[[], list[Snapshot]]:
+    """A function that makes the next piece of every descent, and gives what it saw."""
+    if len(problems) == 1:
+        moving, still, carry, run = *numbers_of(problems[0]), carries[0], _run
+    else:
+        split = [numbers_of(problem) for problem in problems]
+        if not all(eqx.tree_equal(still, split[0][1]) for _, still in split[1:]):
+            raise InputError("Descents that run together must differ in their numbers alone.")
+        moving, still, run = stacked([arrays for arrays, _ in split]), split[0][1], _run_together
+        carry = jax.tree.map(lambda *leaves: jnp.stack(leaves), *carries)
+
+    def advance() -> list[Snapshot]:
+        nonlocal carry
+        carry, seen = run(moving, still, pace, carry, stride, records, batch)
+        seen = jax.device_get(seen)
+        return [seen] if len(problems) == 1 else unstacked(seen, len(problems))
+
+    return advance
+
+
+def _steps(
+    moving: Any, still: Any, pace: Pace, carry: Any, stride: int, records: int, batch: int
+) -> tuple[Any, Snapshot]:
+    """So many records, each after `stride` steps."""
+    problem = eqx.combine(moving, still)
+    rate, momentum = pace
+
     def step(state: Any, _: None) -> tuple[Any, None]:
         theta, memory, key = state
         key, draw = jax.random.split(key)
         seen = _minibatch(problem, draw, batch) if batch else problem
-        updates, memory = optimizer.update(-seen.velocity(theta), memory)
-        return (theta + updates, memory, key), None
+        memory = momentum * memory + seen.velocity(theta)
+        return (theta + rate * memory, memory, key), None
 
-    return jax.lax.scan(step, carry, length=steps)[0]
+    def record(state: Any, _: None) -> tuple[Any, Snapshot]:
+        state, _ = jax.lax.scan(step, state, length=stride)
+        return state, take_snapshot(problem, state[0])
+
+    return jax.lax.scan(record, carry, length=records)
+
+
+_run = eqx.filter_jit(_steps)
+
+
+@eqx.filter_jit
+def _run_together(
+    moving: Any, still: Any, pace: Pace, carry: Any, stride: int, records: int, batch: int
+) -> tuple[Any, Snapshot]:
+    return jax.vmap(
+        lambda arrays, state: _steps(arrays, still, pace, state, stride, records, batch)
+    )(moving, carry)
 
 
 def _minibatch(problem: Problem, key: Any, size: int) -> Problem:

@@ -1,5 +1,6 @@
 """Follow a gradient flow piece by piece until no unit, large or tiny, has utility left."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -45,29 +46,28 @@ class Follower:
         self.time = 0.0
         recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], first))
 
-    def advance(
+    def integration(
         self, kind: str, rtol: float, times: np.ndarray, max_time: float, max_steps: int
-    ) -> str:
-        """Integrate on from here, and say why it stopped."""
-        origin = self.time
-        pieces = ode.integrate(
+    ) -> ode.Integration:
+        """What is left to integrate from here."""
+        self._origin, self._max_steps = self.time, max_steps
+        return ode.Integration(
             self.flow,
             self.state,
             kind=kind,
             rtol=rtol,
-            times=times[times >= origin] - origin,
-            max_time=max_time - origin,
+            times=times[times >= self.time] - self.time,
+            max_time=max_time - self.time,
             max_steps=max_steps - self.steps,
         )
-        try:
-            for piece in pieces:
-                if self._record(piece, origin, max_steps - self.steps):
-                    return "converged"
-                if piece.stalled:
-                    return "stalled: the velocity is not finite or not smooth enough for any step"
-        except KeyboardInterrupt:
-            return "interrupted"
-        return "limit"
+
+    def take(self, piece: ode.Piece) -> str | None:
+        """Keep a piece, and say why it was the last if it was."""
+        if self._record(piece, self._origin, self._max_steps - self.steps):
+            return "converged"
+        if piece.stalled:
+            return "stalled: the velocity is not finite or not smooth enough for any step"
+        return None
 
     def _record(self, piece: ode.Piece, origin: float, steps_left: int) -> bool:
         """Keep what is new in a piece, up to convergence; say whether it was reached."""
@@ -109,9 +109,9 @@ class Follower:
 
 
 def follow(
-    problem: Problem,
-    theta: Parameters,
-    recorder: Recorder,
+    problems: Sequence[Problem],
+    starts: Sequence[Parameters],
+    recorders: Sequence[Recorder],
     bar: Progress,
     *,
     kind: str,
@@ -120,28 +120,61 @@ def follow(
     max_time: float,
     max_steps: int,
     times: np.ndarray,
-) -> dict[str, Any]:
-    """Gradient flow from `theta`, with the steps that suit the problem unless `kind` says."""
-    smooth, small = problem.smooth, theta.size <= _SMALL
+) -> list[dict[str, Any]]:
+    """Gradient flows of one shape, with the steps that suit them unless `kind` says."""
+    problem = problems[0]
+    smooth, small = problem.smooth, starts[0].size <= _SMALL
     solver = _suitable(problem, small) if kind == "auto" else kind
     rtol = tolerance
     if rtol is None:
         rtol = _TOLERANCE[solver] if smooth else _KINKED_TOLERANCE
-    run = Follower(problem, theta, recorder, bar, convergence)
+    runs = [
+        Follower(*given, bar, convergence)
+        for given in zip(problems, starts, recorders, strict=True)
+    ]
     may_switch = kind == "auto" and solver == "explicit" and smooth and not problem.adaptive
     patience = min(_PATIENCE, max_steps) if may_switch else max_steps
-    stopped = run.advance(solver, rtol, times, max_time, patience)
-    if stopped == "limit" and run.steps < max_steps and run.time < max_time:
-        stiff = "implicit" if small else "stabilised"
-        solver = f"explicit, then {stiff}"
-        stopped = run.advance(stiff, rtol, times, max_time, max_steps)
-    return {
-        "solver": solver,
-        "tolerance": rtol,
-        "stopped": stopped,
-        "steps": run.steps,
-        "rhs_evaluations": run.evaluations,
-    }
+    ends = _advance(runs, solver, rtol, times, max_time, patience)
+    outcomes = []
+    for run, end in zip(runs, ends, strict=True):
+        solvers, stopped = solver, end
+        if stopped == "limit" and run.steps < max_steps and run.time < max_time:
+            stiff = "implicit" if small else "stabilised"
+            solvers = f"explicit, then {stiff}"
+            (stopped,) = _advance([run], stiff, rtol, times, max_time, max_steps)
+        outcomes.append(
+            {
+                "solver": solvers,
+                "tolerance": rtol,
+                "stopped": stopped,
+                "steps": run.steps,
+                "rhs_evaluations": run.evaluations,
+            }
+        )
+    return outcomes
+
+
+def _advance(
+    runs: Sequence[Follower],
+    kind: str,
+    rtol: float,
+    times: np.ndarray,
+    max_time: float,
+    max_steps: int,
+) -> list[str]:
+    """Integrate on, and say of each why it stopped."""
+    left = [run.integration(kind, rtol, times, max_time, max_steps) for run in runs]
+    ends = ["limit"] * len(runs)
+    try:
+        for pieces in ode.integrate_together(left):
+            for k, piece in pieces.items():
+                end = runs[k].take(piece)
+                if end is not None:
+                    ends[k] = end
+                    left[k].stop()
+    except KeyboardInterrupt:
+        return ["interrupted" if not one.over else end for one, end in zip(left, ends, strict=True)]
+    return ends
 
 
 def _suitable(problem: Problem, small: bool) -> str:

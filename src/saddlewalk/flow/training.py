@@ -1,7 +1,7 @@
 """`train`: simulate a network from a small start, by gradient flow or by finite steps."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -76,18 +76,77 @@ def train(
 
     Ctrl-C ends the run and returns the part that was computed, `stopped == "interrupted"`.
     """
+    (path,) = train_many(
+        [(task, units, scale, seed)],
+        starts=[start],
+        solver=solver,
+        rates=rates,
+        penalty=penalty,
+        adaptive=adaptive,
+        tolerance=tolerance,
+        convergence=convergence,
+        max_time=max_time,
+        max_steps=max_steps,
+        times=times,
+        observables=observables,
+        most_saved=most_saved,
+        learning_rate=learning_rate,
+        batch_size=batch_size,
+        momentum=momentum,
+        progress=progress,
+    )
+    return path
+
+
+@in_float64
+def train_many(
+    networks: Sequence[tuple[AbstractTask, AbstractUnits, float, int]],
+    *,
+    starts: Sequence[Any] | None = None,
+    solver: str = "auto",
+    rates: dict[str, float] | None = None,
+    penalty: AbstractLoss | None = None,
+    adaptive: bool = False,
+    tolerance: float | None = None,
+    convergence: float = 1e-4,
+    max_time: float = math.inf,
+    max_steps: int = 1_000_000,
+    times: Any = None,
+    observables: Observables | None = None,
+    most_saved: int = 512,
+    learning_rate: float | None = None,
+    batch_size: int | None = None,
+    momentum: float | None = None,
+    progress: bool | None = None,
+) -> list[Trajectory]:
+    """Train networks of one shape as one compiled program, at the pace of the slowest.
+
+    Parameters
+    ----------
+    networks : task, units, scale and seed of each; they differ in their numbers alone.
+    starts : parameters of each to start from, instead of scale and seed.
+
+    All other options are those of `train`, and hold for every network.
+    """
+    if not networks:
+        return []
     kind = _checked_solver(solver)
     steps = {"learning_rate": learning_rate, "batch_size": batch_size, "momentum": momentum}
     _check_step_options(kind, steps)
     _check_observables(observables or {})
     _check_limits(max_time, max_steps, convergence, tolerance)
-    problem = Problem(task, units, penalty, rates, keep_samples=kind == "sgd", adaptive=adaptive)
-    theta = (
-        problem.initialize(scale, _checked_seed(seed))
-        if start is None
-        else problem.checked_start(start)
-    )
-    recorder = Recorder(most_saved)
+    problems = [
+        Problem(task, units, penalty, rates, keep_samples=kind == "sgd", adaptive=adaptive)
+        for task, units, _, _ in networks
+    ]
+    seeds = [_checked_seed(seed) for *_, seed in networks]
+    thetas = [
+        problem.initialize(scale, seed) if start is None else problem.checked_start(start)
+        for problem, (*_, scale, _), seed, start in zip(
+            problems, networks, seeds, starts or [None] * len(networks), strict=True
+        )
+    ]
+    recorders = [Recorder(most_saved) for _ in networks]
     limits: dict[str, Any] = {
         "convergence": convergence,
         "max_time": max_time,
@@ -98,48 +157,58 @@ def train(
         if kind in ("descent", "sgd"):
             if len(wanted):
                 raise InputError("Dense output (times) is there for gradient flow, not for steps.")
-            outcome = descend(
-                problem,
-                theta,
-                recorder,
+            outcomes = descend(
+                problems,
+                thetas,
+                recorders,
                 bar,
                 learning_rate=1e-2 if learning_rate is None else learning_rate,
                 momentum=0.0 if momentum is None else momentum,
                 batch_size=(32 if batch_size is None else batch_size) if kind == "sgd" else None,
-                seed=_checked_seed(seed),
+                seeds=seeds,
                 **limits,
             )
         else:
-            outcome = follow(
-                problem,
-                theta,
-                recorder,
+            outcomes = follow(
+                problems,
+                thetas,
+                recorders,
                 bar,
                 kind=kind,
                 tolerance=tolerance,
                 times=wanted,
                 **limits,
             )
-    info = {
-        "kinked": not problem.smooth,
-        "setting": task.name,
-        "scale": float(scale),
-        "seed": int(seed),
-        "kappa": problem.degree,
-        "eta": _acceleration(problem, theta),
-        "units": repr(problem.units),
-        "layers": {name: list(shape) for name, shape in problem.shapes.items()},
-        "rates": {name: float(rate) for name, rate in (rates or {}).items()},
-        "convergence": convergence,
-    }
+    paths = []
+    for problem, (task, _, scale, seed), theta, recorder, outcome in zip(
+        problems, networks, thetas, recorders, outcomes, strict=True
+    ):
+        info = {
+            "kinked": not problem.smooth,
+            "setting": task.name,
+            "scale": float(scale),
+            "seed": int(seed),
+            "kappa": problem.degree,
+            "eta": _acceleration(problem, theta),
+            "units": repr(problem.units),
+            "layers": {name: list(shape) for name, shape in problem.shapes.items()},
+            "rates": {name: float(rate) for name, rate in (rates or {}).items()},
+            "convergence": convergence,
+        }
+        paths.append(_finished(problem, recorder, {**info, **outcome}, observables or {}))
+    return paths
+
+
+def _finished(
+    problem: Problem, recorder: Recorder, info: dict[str, Any], observables: Observables
+) -> Trajectory:
     modes = task_modes(problem)
     if modes is not None:
         info["modes"] = [
             {**name, "weight": weight}
             for name, weight in zip(modes.names, modes.weights.tolist(), strict=True)
         ]
-    watched = {**_strength_of(problem, modes), **(observables or {})}
-    return recorder.finish(watched, {**info, **outcome})
+    return recorder.finish({**_strength_of(problem, modes), **observables}, info)
 
 
 def _strength_of(problem: Problem, modes: Modes | None) -> Observables:

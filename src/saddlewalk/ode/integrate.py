@@ -6,7 +6,7 @@ at zero: at time 1e50 float64 cannot tell apart two moments of an event that las
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import diffrax
@@ -51,8 +51,7 @@ class Piece(NamedTuple):
     stalled: bool
 
 
-@eqx.filter_jit
-def _advance(
+def _solve(
     flow: AbstractFlow,
     kind: str,
     rtol: Any,
@@ -105,43 +104,86 @@ def _solver(flow: AbstractFlow, kind: str) -> Any:
     return Rosenbrock(flow) if kind == "implicit" else Chebyshev(flow)
 
 
-def integrate(
-    flow: AbstractFlow,
-    start: State,
-    *,
-    kind: str,
-    rtol: float,
-    times: np.ndarray,
-    max_time: float = math.inf,
-    max_steps: int = 1_000_000,
-) -> Iterator[Piece]:
-    """Yield pieces of the solution until an event, `max_time` or `max_steps`.
+_advance = eqx.filter_jit(_solve)
 
-    To stop earlier leave the loop.
-    """
-    if kind not in EVALUATIONS:
-        raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(EVALUATIONS)}.")
-    y, origin, taken, last_step, refused = start, 0.0, 0, None, 0
-    length = _piece_length(flow, start, kind)
-    per_step = EVALUATIONS[kind] + (start.size if kind == "implicit" else 0)
-    waiting = np.ones(len(times), dtype=bool)
-    while origin < max_time and taken < max_steps:
-        dt0 = _first_step(flow, y) if last_step is None else last_step
-        horizon = min(max_time - origin, _FOREVER)
-        wanted = np.clip(times - origin, 0.0, horizon)
-        numbers = (jnp.asarray(value, dtype=jnp.float64) for value in (rtol, dt0, horizon))
-        rtol_, dt0_, horizon_ = numbers
-        out = _advance(flow, kind, rtol_, y, dt0_, horizon_, jnp.asarray(wanted), length)
-        ts, ys, stats, (event, coarse, fine) = jax.device_get(out)
+
+@eqx.filter_jit
+def _advance_together(
+    moving: Any, still: Any, kind: str, numbers: tuple[Any, ...], y0: Any, times: Any, steps: int
+) -> Any:
+    """The same piece for many flows, which differ in their arrays alone."""
+
+    def one(arrays: Any, rtol: Any, dt0: Any, horizon: Any, y: State, wanted: Any) -> Any:
+        return _solve(eqx.combine(arrays, still), kind, rtol, y, dt0, horizon, wanted, steps)
+
+    rtol, dt0, horizon = numbers
+    return jax.vmap(one)(moving, rtol, dt0, horizon, y0, times)
+
+
+class Integration:
+    """One integration between its compiled pieces: where it is, and what it asks for next."""
+
+    def __init__(
+        self,
+        flow: AbstractFlow,
+        start: State,
+        *,
+        kind: str,
+        rtol: float,
+        times: np.ndarray,
+        max_time: float = math.inf,
+        max_steps: int = 1_000_000,
+    ) -> None:
+        if kind not in EVALUATIONS:
+            raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(EVALUATIONS)}.")
+        self.flow, self.kind, self.times = flow, kind, times
+        self.length = _piece_length(flow, start, kind)
+        self._rtol, self._max_time, self._max_steps = rtol, max_time, max_steps
+        self._y, self._origin, self._taken, self._refused = start, 0.0, 0, 0
+        self._last_step: float | None = None
+        self._waiting = np.ones(len(times), dtype=bool)
+        self._per_step = EVALUATIONS[kind] + (start.size if kind == "implicit" else 0)
+        self._stopped = False
+
+    @property
+    def over(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self._stopped or self._origin >= self._max_time or self._taken >= self._max_steps
+
+    def stop(self) -> None:
+        """Ask for nothing more."""
+        self._stopped = True
+
+    def request(self) -> tuple[tuple[Any, ...], State, Any]:
+        """Tolerance, first step and horizon of the next piece, its start, and the moments wanted.
+
+        One that is over asks for a piece of no length.
+        """
+        self._dt0 = _first_step(self.flow, self._y) if self._last_step is None else self._last_step
+        self._horizon = 0.0 if self.over else min(self._max_time - self._origin, _FOREVER)
+        wanted = np.clip(self.times - self._origin, 0.0, self._horizon)
+        numbers = (self._rtol, self._dt0, self._horizon)
+        return (
+            tuple(jnp.asarray(value, dtype=jnp.float64) for value in numbers),
+            self._y,
+            jnp.asarray(wanted),
+        )
+
+    def accept(self, out: Any) -> Piece | None:
+        """Take what a piece brought; `None` where it brought no step and is to be tried again."""
+        ts, ys, stats, (event, coarse, fine) = out
+        times, origin = self.times, self._origin
         kept = int(stats["num_accepted_steps"]) + 1
-        if kept == 1 and fine and not event and refused < _MOST_REFUSED:
+        if kept == 1 and fine and not event and self._refused < _MOST_REFUSED:
             # the step was far too long, and the piece too short to find a better one
-            refused, taken = refused + 1, taken + int(stats["num_steps"])
-            last_step = _SHRINK * dt0
-            continue
-        refused = 0
-        now = waiting & np.isfinite(ts[1]) & (times <= origin + horizon) if len(times) else waiting
-        waiting = waiting & ~now
+            self._refused, self._taken = self._refused + 1, self._taken + int(stats["num_steps"])
+            self._last_step = _SHRINK * self._dt0
+            return None
+        self._refused = 0
+        now = self._waiting
+        if len(times):
+            now = self._waiting & np.isfinite(ts[1]) & (times <= origin + self._horizon)
+        self._waiting = self._waiting & ~now
         piece = Piece(
             time=origin + ts[0][:kept],
             saved=jax.tree.map(lambda a, n=kept: a[:n], ys[0]),
@@ -149,18 +191,78 @@ def integrate(
             requested=jax.tree.map(lambda a, n=now: a[n], ys[1]) if now.any() else None,
             end=ys[-1][0],
             steps=int(stats["num_steps"]),
-            evaluations=_evaluations(stats, per_step),
+            evaluations=_evaluations(stats, self._per_step),
             event=bool(event),
             stalled=not bool(fine) or kept == 1,
         )
         # the local clock, not the global one: at time 1e50 a difference of two times is 0
         steps = np.diff(ts[0][:kept])
-        last_step = None if coarse or len(steps) == 0 else float(steps[-2:].max())
-        taken += piece.steps
-        y, origin = jnp.asarray(piece.end), float(piece.time[-1])
-        yield piece
-        if piece.stalled or piece.event:
-            return
+        self._last_step = None if coarse or len(steps) == 0 else float(steps[-2:].max())
+        self._taken += piece.steps
+        self._y, self._origin = jnp.asarray(piece.end), float(piece.time[-1])
+        self._stopped = piece.stalled or piece.event
+        return piece
+
+
+def integrate(flow: AbstractFlow, start: State, **options: Any) -> Iterator[Piece]:
+    """Yield pieces of the solution until an event, `max_time` or `max_steps`.
+
+    The options are those of an `Integration`. To stop earlier leave the loop.
+    """
+    for pieces in integrate_together([Integration(flow, start, **options)]):
+        yield from pieces.values()
+
+
+def integrate_together(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
+    """Yield pieces of many solutions, by their number, until all are over.
+
+    Flows of one kind and one shape run as one program, at the pace of the slowest.
+    """
+    step = _alone(runs[0]) if len(runs) == 1 else _together(runs)
+    while not all(run.over for run in runs):
+        waiting = [not run.over for run in runs]
+        outs = step()
+        accepted = {k: runs[k].accept(out) for k, out in enumerate(outs) if waiting[k]}
+        yield {k: piece for k, piece in accepted.items() if piece is not None}
+
+
+def _alone(run: Integration) -> Callable[[], list[Any]]:
+    def step() -> list[Any]:
+        (rtol, dt0, horizon), y, wanted = run.request()
+        out = _advance(run.flow, run.kind, rtol, y, dt0, horizon, wanted, run.length)
+        return [jax.device_get(out)]
+
+    return step
+
+
+def _together(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
+    flows = [numbers_of(run.flow) for run in runs]
+    if not all(eqx.tree_equal(still, flows[0][1]) for _, still in flows[1:]):
+        raise InputError("Flows that run together must differ in their numbers alone.")
+    moving = stacked([arrays for arrays, _ in flows])
+    kind, length = runs[0].kind, min(run.length for run in runs)
+
+    def step() -> list[Any]:
+        numbers, states, wanted = stacked([run.request() for run in runs])
+        out = _advance_together(moving, flows[0][1], kind, numbers, states, wanted, length)
+        return unstacked(jax.device_get(out), len(runs))
+
+    return step
+
+
+def numbers_of(tree: Any) -> tuple[Any, Any]:
+    """A tree's arrays, and the rest of it."""
+    return eqx.partition(tree, lambda leaf: isinstance(leaf, np.ndarray | jax.Array))
+
+
+def stacked(trees: Sequence[Any]) -> Any:
+    """Many trees of arrays as one, with a leading axis."""
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def unstacked(tree: Any, many: int) -> list[Any]:
+    """The trees along the leading axis."""
+    return [jax.tree.map(lambda leaf, k=k: leaf[k], tree) for k in range(many)]
 
 
 def _evaluations(stats: Any, per_step: int) -> int:
