@@ -286,6 +286,11 @@ def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bo
 )
 @click.option("--workers", type=click.IntRange(1), help="Processes of a local cluster.")
 @click.option("--scheduler", help="Address of a running Dask scheduler, as tcp://host:8786.")
+@click.option(
+    "--lanes",
+    type=click.IntRange(1),
+    help="Cells of one shape that run together; by default the faster of one and many, by trying.",
+)
 @click.option("--retry", is_flag=True, help="Run cells that failed once more.")
 @click.option("--yes", is_flag=True, help="Yes, more than a million cells are meant.")
 @click.option("--figure", help="Draw --show into this file, .png or .svg.")
@@ -301,6 +306,7 @@ def sweep(
     out: str,
     workers: int | None,
     scheduler: str | None,
+    lanes: int | None,
     retry: bool,
     yes: bool,
     as_json: bool,
@@ -312,6 +318,9 @@ def sweep(
 ) -> None:
     """Measure every configuration that FILE (TOML or YAML) asks for, and keep it in a labelled store.
 
+    FILE may be the name of a study that comes with the package: agf-3, rich-1b, saddle-2-linear,
+    saddle-2-attention.
+
     A sweep that was stopped goes on where it was. Look at the results with xarray.open_zarr(OUT), also while
     it runs.
     """
@@ -320,7 +329,7 @@ def sweep(
     from saddlewalk.sweep.pictures import plot_sweep
 
     asked = load_sweep(file)
-    engine: dict[str, Any] = {"workers": workers, "scheduler": scheduler}
+    engine: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "lanes": lanes}
     found = run(asked.measure, asked.plan, out, **engine, retry=retry, confirmed=yes)
     status = found["status"].values
     counts = {

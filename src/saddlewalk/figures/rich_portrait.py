@@ -6,7 +6,7 @@ the mean squared error without the factor 1/2.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -318,6 +318,64 @@ def _measure(
         )
 
     return jax.lax.map(seed, (start, now, *data, test[1]))
+
+
+@dataclass(frozen=True)
+class Student:
+    """One cell of the portrait, for sweeps: a student of this scale, balance and seed after so many steps."""
+
+    name: str = "student"
+
+    def __call__(self, **cell: Any) -> dict[str, float]:
+        """Its numbers."""
+        (numbers,) = self.together([cell])
+        return numbers
+
+    def program(self, cell: Mapping[str, Any]) -> str:
+        """Students that were trained as long on as many samples."""
+        return str(self._sizes(cell))
+
+    def size(self, cell: Mapping[str, Any]) -> int:
+        """Bytes of the samples, and of the answers of every neuron and their derivatives."""
+        _, dim, samples, _ = self._sizes(cell)
+        return 8 * samples * (dim + 6 * HIDDEN)
+
+    @in_float64
+    def together(self, cells: Sequence[Mapping[str, Any]]) -> list[dict[str, float]]:
+        """Train and measure students of one program."""
+        steps, dim, samples, tested = self._sizes(cells[0])
+        drawn_by = {seed: drawn(seed, dim, samples) for seed in {cell["seed"] for cell in cells}}
+        draws = [drawn_by[cell["seed"]] for cell in cells]
+        start = jnp.stack(
+            [
+                jnp.asarray(given.start(cell["tau"], cell["delta"]))[None]
+                for given, cell in zip(draws, cells, strict=True)
+            ]
+        )
+        data = jnp.asarray([given.x for given in draws]), jnp.asarray([given.y for given in draws])
+        test_x = on_sphere(np.random.default_rng(201), tested, dim)
+        answers = {seed: given.answer(test_x) for seed, given in drawn_by.items()}
+        test = jnp.asarray(test_x), jnp.asarray([answers[cell["seed"]] for cell in cells])
+        # a rate of its own for each: steps of size 1 on a loss that is multiplied by it
+        rates = jnp.asarray([RATE / cell["tau"] ** 2 for cell in cells])
+        trained = train_together(
+            _paced_error, start, (*data, rates[:, None]), optax.sgd(1.0), checkpoints=[steps]
+        )
+        found = _measure(start, next(iter(trained))[1], data, test)
+        return [{name: float(found[name][k, 0]) for name in MEASURES} for k in range(len(cells))]
+
+    @staticmethod
+    def _sizes(cell: Mapping[str, Any]) -> tuple[int, int, int, int]:
+        paper = Grid()
+        defaults = {"dim": paper.dim, "samples": paper.samples, "tested": paper.tested}
+        return cell["steps"], *(cell.get(name, value) for name, value in defaults.items())
+
+
+student = Student()
+
+
+def _paced_error(theta: Array, data: tuple[Array, Array, Array]) -> Array:
+    return data[2][0] * squared_error(theta, data[:2])
 
 
 def _kernel_distance(first: Array, last: Array, x: Array) -> Array:

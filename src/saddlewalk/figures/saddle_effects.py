@@ -125,9 +125,16 @@ def _low_rank(rank: int) -> Trajectory:
     return _train(task, units, large + 1e-6 * rng.normal(size=(100, 6)), 400.0)
 
 
+def width_study(kind: str, width: int, seed: int) -> dict[str, float]:
+    """A cell of the study of the width, for sweeps: how often the loss jumps, first and last."""
+    times = _jumps(_run(kind, 1.0, width, seed=seed))
+    return {"last_jump": times[-1], "first_jump": times[0], "jumps": len(times)}
+
+
 def _median_end(kind: str, width: int) -> float:
     """Time of the last jump, over some starts."""
-    return float(np.median([_jumps(_run(kind, 1.0, width, seed=s))[-1] for s in range(SEEDS)]))
+    ends = [width_study(kind, width, seed)["last_jump"] for seed in range(SEEDS)]
+    return float(np.median(ends))
 
 
 def _jumps(path: Trajectory, below: float = np.inf) -> list[float]:

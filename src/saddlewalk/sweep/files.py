@@ -16,6 +16,8 @@ or, in the place of `axes`, configurations that are drawn:
     method = "latin-hypercube"
     count = 100
     scale = [1e-9, 1e-1, "log"]
+
+A measure of one's own is named as `module:function`; it needs no setting.
 """
 
 import re
@@ -31,6 +33,8 @@ from saddlewalk.errors import InputError, nearest
 from saddlewalk.sweep.measures import check_parameters, find_measure
 from saddlewalk.sweep.plan import Plan, grid, latin_hypercube, uniform
 
+STUDIES = Path(__file__).parent / "studies"
+"""Sweeps of the papers."""
 _FIELDS = ("measure", "setting", "fixed", "axes", "sample")
 _METHODS = {"uniform": uniform, "latin-hypercube": latin_hypercube}
 
@@ -44,10 +48,13 @@ class SweepFile:
 
 
 def load_sweep(path: str | Path) -> SweepFile:
-    """Read a file; what is wrong in it is said with its line."""
+    """Read a file, or a study that comes with the package; what is wrong in it is said with its line."""
     file = Path(path)
     if not file.is_file():
-        raise InputError(f"There is no file {file}.")
+        file = STUDIES / f"{path}.toml"
+    if not file.is_file():
+        known = ", ".join(sorted(study.stem for study in STUDIES.glob("*.toml")))
+        raise InputError(f"There is no file {path}, and no study of that name. Studies: {known}.")
     text = file.read_text()
     content = _parsed(file, text)
     try:
@@ -94,15 +101,18 @@ def _understood(content: Mapping[str, Any]) -> SweepFile:
         if field not in _FIELDS:
             raise _FieldError(str(field), f"Unknown field '{field}'.{nearest(str(field), _FIELDS)}")
     for field in ("measure", "setting"):
-        if not isinstance(content.get(field), str):
+        own = field == "setting" and field not in content
+        if not own and not isinstance(content.get(field), str):
             raise _FieldError(field, f"'{field}' is missing, or no word.")
     if ("axes" in content) == ("sample" in content):
         raise _FieldError("sample", "Give either 'axes' or 'sample'.")
     measure = _of_field("measure", find_measure, content["measure"])
-    fixed = {"setting": content["setting"], **_table(content, "fixed")}
+    setting = content.get("setting")
+    _of_field("setting", check_parameters, content["measure"], setting, [])
+    fixed = {**({"setting": setting} if setting else {}), **_table(content, "fixed")}
     plan = _grid(content, fixed) if "axes" in content else _sample(content, fixed)
     for name in plan.parameters:
-        _of_field(name, check_parameters, content["measure"], content["setting"], [name])
+        _of_field(name, check_parameters, content["measure"], setting, [name])
     return SweepFile(measure, plan)
 
 

@@ -4,38 +4,140 @@ A cell names a setting of the command line and its options, and the options of t
 `{"setting": "diagonal", "dim": 10, "scale": 1e-6, "seed": 3}`.
 """
 
-from collections.abc import Callable, Mapping
+import importlib
+import inspect
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import saddlewalk as sw
+from saddlewalk.balance import rescaled
 from saddlewalk.errors import InputError, nearest
+from saddlewalk.features import RFMClassifier, RFMRegressor
+from saddlewalk.flow import Trajectory, train_many
 from saddlewalk.settings import find_setting, make_problem
+from saddlewalk.tasks import Samples
 
+Numbers = dict[str, float]
 _NAN = float("nan")
-_PREDICT = ("scale", "seed", "method")
+_START = ("delta", "alpha", "tau")
+_PREDICT = ("scale", "seed", "method", *_START)
 _TRAIN = (
     *("scale", "seed", "solver", "adaptive", "tolerance", "convergence", "max_time", "max_steps"),
-    *("learning_rate", "batch_size", "momentum"),
+    *("learning_rate", "batch_size", "momentum", *_START),
 )
+_ESTIMATORS = {"regressor": RFMRegressor, "classifier": RFMClassifier}
+_FIT = ("estimator", "held_out", "seed", *RFMRegressor().get_params())
+_NUMBERS = ("scale", "seed", *_START, "data_seed", "noise", "correlation", "decay", "method")
+"""Parameters that change no shape: cells that differ in nothing else share a compiled program."""
+_MOMENTS, _COPIES, _BYTES = 256, 4, 8
+"""Recorded moments of a piece of a training, and how often a batch has them in memory."""
 
 
-def predict(**cell: Any) -> dict[str, float]:
-    """How many features, when the first and the last, and the loss after it."""
-    task, units, options = _problem(cell, _PREDICT)
-    stairs = sw.predict(task, units, **options)
-    return {
-        "stages": len(stairs.stages),
-        **_ends(stairs.jump_times),
-        "loss": stairs.loss_levels[-1],
-    }
+@dataclass(frozen=True)
+class Run:
+    """A cell, understood: what is trained, and how."""
+
+    task: Any
+    units: Any
+    start: Any
+    options: Mapping[str, Any]
+    """For the verb, scale and seed among them."""
 
 
-def train(**cell: Any) -> dict[str, float]:
+@dataclass(frozen=True)
+class Prediction:
+    """Numbers of a prediction."""
+
+    name: str = "predict"
+    options: tuple[str, ...] = _PREDICT
+
+    def __call__(self, **cell: Any) -> Numbers:
+        """How many features, when the first and the last, and the loss after it."""
+        run = _understood(cell, _PREDICT)
+        stairs = sw.predict(run.task, run.units, **run.options, start=run.start)
+        return {
+            "stages": len(stairs.stages),
+            **_ends(stairs.jump_times),
+            "loss": stairs.loss_levels[-1],
+        }
+
+
+@dataclass(frozen=True)
+class Training:
+    """Numbers of a training; networks of one shape can be trained together."""
+
+    name: str
+    reduce: Callable[[Run, Trajectory], Numbers]
+    options: tuple[str, ...] = _TRAIN
+
+    def __call__(self, **cell: Any) -> Numbers:
+        """Train one network."""
+        (numbers,) = self.together([cell])
+        return numbers
+
+    def program(self, cell: Mapping[str, Any]) -> str:
+        """All that is fixed when a program is compiled."""
+        fixed = {name: value for name, value in cell.items() if name not in _NUMBERS}
+        return json.dumps(fixed, sort_keys=True, default=str)
+
+    def together(self, cells: Sequence[Mapping[str, Any]]) -> list[Numbers]:
+        """Train networks of one program."""
+        runs = [_understood(cell, self.options) for cell in cells]
+        common = {k: v for k, v in runs[0].options.items() if k not in ("scale", "seed", "method")}
+        paths = train_many(
+            [(run.task, run.units, run.options["scale"], run.options["seed"]) for run in runs],
+            starts=[run.start for run in runs],
+            **common,
+            progress=False,
+        )
+        if any(path.info["stopped"] == "interrupted" for path in paths):
+            raise KeyboardInterrupt
+        return [self.reduce(run, path) for run, path in zip(runs, paths, strict=True)]
+
+    def size(self, cell: Mapping[str, Any]) -> int:
+        """Bytes of a piece of the training."""
+        run = _understood(cell, self.options)
+        problem = sw.Problem(run.task, run.units)
+        return _COPIES * _MOMENTS * _BYTES * problem.width * problem.size
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Numbers of a Recursive Feature Machine on samples of a setting, or of `data`."""
+
+    name: str = "fit"
+    options: tuple[str, ...] = _FIT
+
+    def __call__(
+        self, estimator: str = "regressor", held_out: float = 0.25, seed: int = 0, **cell: Any
+    ) -> Numbers:
+        """Scores (R^2, or accuracy) on the samples it saw and on those held out, and iterations."""
+        from sklearn.model_selection import train_test_split
+
+        if estimator not in _ESTIMATORS:
+            raise InputError(f"Unknown estimator '{estimator}'.{nearest(estimator, _ESTIMATORS)}")
+        options = {name: cell.pop(name) for name in _FIT if name in cell}
+        task, _, _ = make_problem(cell.pop("setting"), cell)
+        if not isinstance(task, Samples):
+            raise InputError(f"An estimator needs samples; '{task.name}' is given by its moments.")
+        y = np.asarray(task.y) if estimator == "regressor" else _labels(np.asarray(task.y))
+        seen_x, new_x, seen_y, new_y = train_test_split(
+            np.asarray(task.x), y, test_size=held_out, random_state=seed
+        )
+        model = _ESTIMATORS[estimator](**{"random_state": seed, **options}).fit(seen_x, seen_y)
+        return {
+            "test_score": float(model.score(new_x, new_y)),
+            "train_score": float(model.score(seen_x, seen_y)),
+            "iterations": float(model.n_iter_),
+        }
+
+
+def _trained(run: Run, path: Trajectory) -> Numbers:
     """Loss at start and end, and how long it took to halve it and to come to rest."""
-    task, units, options = _problem(cell, _TRAIN)
-    path = sw.train(task, units, **options, progress=False)
     halved = np.flatnonzero(path.loss <= path.loss[0] / 2)
     return {
         "loss": float(path.loss[-1]),
@@ -45,15 +147,11 @@ def train(**cell: Any) -> dict[str, float]:
     }
 
 
-def compare(**cell: Any) -> dict[str, float]:
+def _compared(run: Run, path: Trajectory) -> Numbers:
     """Whether the order is right, and the largest errors of times and levels in the stages reached."""
-    foresee = {name: cell.pop(name) for name in ("method",) if name in cell}
-    task, units, options = _problem(cell, _TRAIN)
-    seen = {name: value for name, value in options.items() if name in (*_PREDICT, "adaptive")}
-    agreement = sw.compare(
-        sw.predict(task, units, **seen, **foresee),
-        sw.train(task, units, **options, progress=False),
-    )
+    seen = {name: v for name, v in run.options.items() if name in (*_PREDICT, "adaptive")}
+    stairs = sw.predict(run.task, run.units, **seen, start=run.start)
+    agreement = sw.compare(stairs, path)
     return {
         "order": float(agreement.order),
         "stages_predicted": len(agreement.predicted.stages),
@@ -64,11 +162,9 @@ def compare(**cell: Any) -> dict[str, float]:
     }
 
 
-def diagnose(**cell: Any) -> dict[str, float]:
+def _diagnosed(run: Run, path: Trajectory) -> Numbers:
     """Plateaus of a training, the longest of them, and the effective width at the end."""
-    task, units, options = _problem(cell, _TRAIN)
-    path = sw.train(task, units, **options, progress=False)
-    phases = sw.diagnose.find_phases(path, sw.Problem(task, units))
+    phases = sw.diagnose.find_phases(path, sw.Problem(run.task, run.units))
     return {
         "plateaus": len(phases),
         "longest": max((phase.duration for phase in phases), default=_NAN),
@@ -77,49 +173,81 @@ def diagnose(**cell: Any) -> dict[str, float]:
     }
 
 
-def regime(**cell: Any) -> dict[str, float]:
+def _placed(run: Run, path: Trajectory) -> Numbers:
     """How far the tangent kernel turned, how late, and how far the parameters went."""
-    task, units, options = _problem(cell, _TRAIN)
-    path = sw.train(task, units, **options, progress=False)
-    found = sw.diagnose.find_regime(path, sw.Problem(task, units, keep_samples=True))
+    found = sw.diagnose.find_regime(path, sw.Problem(run.task, run.units, keep_samples=True))
     names = ("kernel_distance", "kernel_growth", "parameter_distance")
     ends = {name: float(found.data[name][-1]) for name in names}
     return {**ends, "delay": float(found.delay), "loss": float(path.loss[-1])}
 
 
-MEASURES: dict[str, Callable[..., dict[str, float]]] = {
-    function.__name__: function for function in (predict, train, compare, diagnose, regime)
+MEASURES: dict[str, Any] = {
+    measure.name: measure
+    for measure in (
+        Prediction(),
+        Training("train", _trained),
+        Training("compare", _compared, (*_TRAIN, "method")),
+        Training("diagnose", _diagnosed),
+        Training("regime", _placed),
+        Fit(),
+    )
 }
 
 
-def find_measure(name: str) -> Callable[..., dict[str, float]]:
-    """A measure by its name."""
+def find_measure(name: str) -> Callable[..., Mapping[str, float]]:
+    """A measure by its name, or `module:function` of one's own."""
+    if ":" in name:
+        module, function = name.split(":", 1)
+        try:
+            return getattr(importlib.import_module(module), function)
+        except (ImportError, AttributeError) as error:
+            raise InputError(f"There is no measure '{name}': {error}.") from error
     if name not in MEASURES:
         raise InputError(f"Unknown measure '{name}'.{nearest(name, MEASURES)}")
     return MEASURES[name]
 
 
-def check_parameters(measure: str, setting: str, names: list[str]) -> None:
+def check_parameters(measure: str, setting: str | None, names: Sequence[str]) -> None:
     """Refuse parameters that a measure or its setting does not take, before anything runs."""
-    own = {"predict": _PREDICT, "compare": (*_TRAIN, "method")}.get(measure, _TRAIN)
-    known = ["setting", *own, *find_setting(setting).options]
+    if measure in MEASURES:
+        if setting is None:
+            raise InputError(f"'{measure}' needs a setting.")
+        known = ["setting", *MEASURES[measure].options, *find_setting(setting).options]
+    else:
+        taken = inspect.signature(find_measure(measure)).parameters.values()
+        if any(one.kind is one.VAR_KEYWORD for one in taken):
+            return
+        known = [one.name for one in taken]
     for name in names:
         if name not in known:
-            raise InputError(
-                f"'{measure}' of '{setting}' has no parameter '{name}'.{nearest(name, known)}"
-            )
+            whose = f"'{measure}' of '{setting}'" if setting else f"'{measure}'"
+            raise InputError(f"{whose} has no parameter '{name}'.{nearest(name, known)}")
 
 
-def _problem(cell: Mapping[str, Any], own: tuple[str, ...]) -> tuple[Any, Any, dict[str, Any]]:
-    """Task, units, and what is left for the verb; the scale is the setting's if none is given."""
+def _understood(cell: Mapping[str, Any], own: tuple[str, ...]) -> Run:
+    """What a cell asks for; the scale is the setting's if none is given."""
     setting = cell["setting"]
-    options = {name: value for name, value in cell.items() if name in own}
     made = {name: v for name, v in cell.items() if name != "setting" and name not in own}
     task, units, _ = make_problem(setting, made)
-    return task, units, {"scale": find_setting(setting).scale, **options}
+    options = {name: value for name, value in cell.items() if name in own and name not in _START}
+    options = {"scale": find_setting(setting).scale, "seed": 0, **options}
+    given = {name: cell[name] for name in _START if name in cell}
+    start = None
+    if given:
+        with sw.float64():
+            problem = sw.Problem(task, units, adaptive=bool(options.get("adaptive")))
+            start = rescaled(
+                problem, problem.initialize(options["scale"], options["seed"]), **given
+            )
+    return Run(task, units, start, options)
 
 
-def _ends(times: Any) -> dict[str, float]:
+def _labels(y: np.ndarray) -> np.ndarray:
+    """Classes: the largest of several outputs, or the number itself."""
+    return y.argmax(axis=1) if y.ndim > 1 and y.shape[1] > 1 else y.ravel().astype(int)
+
+
+def _ends(times: Any) -> Numbers:
     known = [float(time) for time in times]
     return {
         "time_first": known[0] if known else _NAN,

@@ -50,6 +50,16 @@ class Results:
         return self._held[STATUS]
 
     @property
+    def lanes(self) -> dict[str, int]:
+        """Of each compiled program, how many cells run together; nothing before that is decided."""
+        return dict(self._group.attrs.get("lanes", {}))
+
+    def keep_lanes(self, lanes: Mapping[str, int]) -> None:
+        """Decide for good: cells that run in other company may differ in their last digit."""
+        self._group.attrs["lanes"] = dict(lanes)
+        zarr.consolidate_metadata(self._group.store)
+
+    @property
     def errors(self) -> dict[int, str]:
         """What went wrong, by the number of the cell."""
         return {int(k): str(self._held[ERROR][k]) for k in np.flatnonzero(self.status == FAILED)}
@@ -61,6 +71,15 @@ class Results:
 
     def write(self, finished: Mapping[int, Values | str]) -> None:
         """Keep what cells have given: numbers by name, or the words of an error."""
+        try:
+            self._write(finished)
+        except OSError as error:
+            raise InputError(
+                f"Cannot write {self.path}: {error.strerror or error}. What was done before is kept; "
+                "make room, and run the same sweep again."
+            ) from error
+
+    def _write(self, finished: Mapping[int, Values | str]) -> None:
         for number, values in finished.items():
             if isinstance(values, str):
                 self._held[ERROR][number] = values
