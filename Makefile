@@ -31,6 +31,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/saddles.py
 	$(BIN)/python benchmarks/regimes.py
+	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python -m pip install --quiet xrfm --constraint constraints.txt
 	$(BIN)/python benchmarks/features.py
 

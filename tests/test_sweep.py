@@ -157,6 +157,21 @@ def test_words_and_drawn_configurations_as_labels(tmp_path):
     np.testing.assert_allclose(drawn["area"], drawn["width"] * drawn["height"])
 
 
+def test_numbers_that_do_not_fit(tmp_path):
+    def moody(width):
+        return {"area": 1.0} if width < 3 else {"ratio": 1.0}
+
+    found = sweep(moody, grid({"width": [1, 2, 3]}), tmp_path / "s.zarr")
+    assert found["status"].values.tolist() == [1, 1, 2]
+    assert found["error"].values[2] == "This cell gave ['ratio'], others gave ['area']."
+
+    def echo(width):
+        return {"width": width}
+
+    found = sweep(echo, grid({"width": [1, 2]}), tmp_path / "t.zarr")
+    assert "cannot be called 'width'" in found["error"].values[0]
+
+
 def test_many_cells_are_confirmed(tmp_path):
     plan = grid({"width": range(1, 1002), "height": range(1, 1002)})
     with pytest.raises(sw.InputError, match=r"1,002,001 cells"):

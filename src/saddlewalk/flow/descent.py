@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk.errors import InputError
-from saddlewalk.flow.gradient_flow import Snapshot, take_snapshot
+from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, take_snapshot
 from saddlewalk.flow.recorder import Recorder
-from saddlewalk.ode import numbers_of, stacked, unstacked
+from saddlewalk.ode import alike, unstacked
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
 from saddlewalk.tasks import Samples
@@ -28,7 +28,7 @@ _PIECE_RECORDS, _PIECE_NUMBERS = 256, 5e6
 class Descender:
     """One descent between its compiled pieces."""
 
-    def __init__(self, problem: Problem, start: Snapshot, recorder: Recorder) -> None:
+    def __init__(self, start: Snapshot, recorder: Recorder) -> None:
         self.recorder, self.largest = recorder, start.drive
         self.steps, self.stopped = 0, "limit"
         recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], start))
@@ -75,10 +75,9 @@ def descend(
     stride = math.ceil(total / _RECORDS)
     total -= total % stride
     records = min(total // stride, _piece_records(starts[0].size))
-    snapshot = eqx.filter_jit(take_snapshot)
     runs = [
-        Descender(problem, jax.device_get(snapshot(problem, start)), recorder)
-        for problem, start, recorder in zip(problems, starts, recorders, strict=True)
+        Descender(first, recorder)
+        for first, recorder in zip(first_snapshots(problems, starts), recorders, strict=True)
     ]
     carries = [
         (start, jnp.zeros_like(start), jax.random.key(seed))
@@ -127,20 +126,16 @@ def _stepper(
     batch: int,
 ) -> Callable[[], list[Snapshot]]:
     """A function that makes the next piece of every descent, and gives what it saw."""
-    if len(problems) == 1:
-        moving, still, carry, run = *numbers_of(problems[0]), carries[0], _run
-    else:
-        split = [numbers_of(problem) for problem in problems]
-        if not all(eqx.tree_equal(still, split[0][1]) for _, still in split[1:]):
-            raise InputError("Descents that run together must differ in their numbers alone.")
-        moving, still, run = stacked([arrays for arrays, _ in split]), split[0][1], _run_together
-        carry = jax.tree.map(lambda *leaves: jnp.stack(leaves), *carries)
+    many = len(problems) > 1
+    moving, still = alike(problems) if many else eqx.partition(problems[0], eqx.is_array)
+    carry = jax.tree.map(lambda *leaves: jnp.stack(leaves), *carries) if many else carries[0]
+    run = _run_together if many else _run
 
     def advance() -> list[Snapshot]:
         nonlocal carry
         carry, seen = run(moving, still, pace, carry, stride, records, batch)
         seen = jax.device_get(seen)
-        return [seen] if len(problems) == 1 else unstacked(seen, len(problems))
+        return unstacked(seen, len(problems)) if many else [seen]
 
     return advance
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk import ode
-from saddlewalk.flow.gradient_flow import Snapshot, make_flow
+from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
@@ -31,11 +31,12 @@ class Follower:
         self,
         problem: Problem,
         theta: Parameters,
+        first: Snapshot,
         recorder: Recorder,
         bar: Progress,
         convergence: float,
     ) -> None:
-        self.flow, first = make_flow(problem, theta)
+        self.flow = make_flow(problem, theta, first)
         self.state = self.flow.state(theta)
         self.recorder, self.bar = recorder, bar
         self.smooth, self.degree = problem.smooth, problem.degree
@@ -130,7 +131,9 @@ def follow(
         rtol = _TOLERANCE[solver] if smooth else _KINKED_TOLERANCE
     runs = [
         Follower(*given, bar, convergence)
-        for given in zip(problems, starts, recorders, strict=True)
+        for given in zip(
+            problems, starts, first_snapshots(problems, starts), recorders, strict=True
+        )
     ]
     may_switch = kind == "auto" and solver == "explicit" and smooth and not problem.adaptive
     patience = min(_PATIENCE, max_steps) if may_switch else max_steps

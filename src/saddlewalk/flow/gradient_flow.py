@@ -5,7 +5,8 @@ they last :math:`\alpha^{2-\kappa}` while active units relax in time 1, and step
 stabilised where a dense Jacobian would be too large.
 """
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from saddlewalk.motion import AbstractMotion, drives, growth_rates, signs
+from saddlewalk.ode import alike, stacked, unstacked
 from saddlewalk.problem import Parameters, Problem, norms
 
 
@@ -85,7 +87,25 @@ class GradientFlow(AbstractMotion):
         return take_snapshot(self.problem, self.parameters(y))
 
 
-def make_flow(problem: Problem, theta: Parameters) -> tuple[GradientFlow, Snapshot]:
-    """The flow of a problem in the coordinates that suit its units, and the first snapshot."""
-    start = eqx.filter_jit(take_snapshot)(problem, theta)
-    return GradientFlow(problem, jnp.max(start.drive), signs(problem, theta)), start
+def make_flow(problem: Problem, theta: Parameters, first: Snapshot) -> GradientFlow:
+    """The flow of a problem in the coordinates that suit its units, from its first snapshot on."""
+    return GradientFlow(problem, jnp.max(first.drive), signs(problem, theta))
+
+
+_snapshot = eqx.filter_jit(take_snapshot)
+
+
+@eqx.filter_jit
+def _snapshots(moving: Any, still: Any, thetas: Any) -> Snapshot:
+    return jax.vmap(lambda arrays, theta: take_snapshot(eqx.combine(arrays, still), theta))(
+        moving, thetas
+    )
+
+
+def first_snapshots(problems: Sequence[Problem], thetas: Sequence[Parameters]) -> list[Snapshot]:
+    """Where each network starts; networks of one shape are looked at together."""
+    if len(problems) == 1:
+        return [jax.device_get(_snapshot(problems[0], thetas[0]))]
+    moving, still = alike(problems)
+    found = jax.device_get(_snapshots(moving, still, stacked(thetas)))
+    return unstacked(found, len(problems))

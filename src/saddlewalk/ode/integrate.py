@@ -44,7 +44,7 @@ class Piece(NamedTuple):
     saved: Any
     requested_time: np.ndarray
     requested: Any
-    end: State
+    end: np.ndarray
     steps: int
     evaluations: int
     event: bool
@@ -139,7 +139,8 @@ class Integration:
         self.flow, self.kind, self.times = flow, kind, times
         self.length = _piece_length(flow, start, kind)
         self._rtol, self._max_time, self._max_steps = rtol, max_time, max_steps
-        self._y, self._origin, self._taken, self._refused = start, 0.0, 0, 0
+        self.state: Any = start
+        self._origin, self._taken, self._refused = 0.0, 0, 0
         self._last_step: float | None = None
         self._waiting = np.ones(len(times), dtype=bool)
         self._per_step = EVALUATIONS[kind] + (start.size if kind == "implicit" else 0)
@@ -154,20 +155,22 @@ class Integration:
         """Ask for nothing more."""
         self._stopped = True
 
-    def request(self) -> tuple[tuple[Any, ...], State, Any]:
+    def begin_with(self, step: float) -> None:
+        """Try this step first."""
+        self._last_step = step
+
+    def request(self) -> tuple[tuple[Any, ...], Any, np.ndarray]:
         """Tolerance, first step and horizon of the next piece, its start, and the moments wanted.
 
         One that is over asks for a piece of no length.
         """
-        self._dt0 = _first_step(self.flow, self._y) if self._last_step is None else self._last_step
+        self._dt0 = (
+            _first_step(self.flow, self.state) if self._last_step is None else self._last_step
+        )
         self._horizon = 0.0 if self.over else min(self._max_time - self._origin, _FOREVER)
         wanted = np.clip(self.times - self._origin, 0.0, self._horizon)
         numbers = (self._rtol, self._dt0, self._horizon)
-        return (
-            tuple(jnp.asarray(value, dtype=jnp.float64) for value in numbers),
-            self._y,
-            jnp.asarray(wanted),
-        )
+        return tuple(np.asarray(value, dtype=float) for value in numbers), self.state, wanted
 
     def accept(self, out: Any) -> Piece | None:
         """Take what a piece brought; `None` where it brought no step and is to be tried again."""
@@ -199,7 +202,7 @@ class Integration:
         steps = np.diff(ts[0][:kept])
         self._last_step = None if coarse or len(steps) == 0 else float(steps[-2:].max())
         self._taken += piece.steps
-        self._y, self._origin = jnp.asarray(piece.end), float(piece.time[-1])
+        self.state, self._origin = piece.end, float(piece.time[-1])
         self._stopped = piece.stalled or piece.event
         return piece
 
@@ -228,7 +231,7 @@ def integrate_together(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]
 
 def _alone(run: Integration) -> Callable[[], list[Any]]:
     def step() -> list[Any]:
-        (rtol, dt0, horizon), y, wanted = run.request()
+        (rtol, dt0, horizon), y, wanted = jax.tree.map(jnp.asarray, run.request())
         out = _advance(run.flow, run.kind, rtol, y, dt0, horizon, wanted, run.length)
         return [jax.device_get(out)]
 
@@ -236,28 +239,38 @@ def _alone(run: Integration) -> Callable[[], list[Any]]:
 
 
 def _together(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
-    flows = [numbers_of(run.flow) for run in runs]
-    if not all(eqx.tree_equal(still, flows[0][1]) for _, still in flows[1:]):
-        raise InputError("Flows that run together must differ in their numbers alone.")
-    moving = stacked([arrays for arrays, _ in flows])
+    moving, still = alike([run.flow for run in runs])
     kind, length = runs[0].kind, min(run.length for run in runs)
+    states = stacked([run.state for run in runs])
+    rates = np.asarray(_fastest_rates(moving, still, states))
+    for run, rate in zip(runs, rates, strict=True):
+        run.begin_with(_step_of(float(rate)))
 
     def step() -> list[Any]:
         numbers, states, wanted = stacked([run.request() for run in runs])
-        out = _advance_together(moving, flows[0][1], kind, numbers, states, wanted, length)
+        out = _advance_together(moving, still, kind, numbers, states, wanted, length)
         return unstacked(jax.device_get(out), len(runs))
 
     return step
 
 
-def numbers_of(tree: Any) -> tuple[Any, Any]:
-    """A tree's arrays, and the rest of it."""
-    return eqx.partition(tree, lambda leaf: isinstance(leaf, np.ndarray | jax.Array))
+def alike(trees: Sequence[Any]) -> tuple[Any, Any]:
+    """The arrays of many trees as one, with a leading axis, and the rest, which must be the same in all."""
+    split = [eqx.partition(tree, _is_array) for tree in trees]
+    still = split[0][1]
+    shapes = {tuple(leaf.shape for leaf in jax.tree.leaves(arrays)) for arrays, _ in split}
+    if len(shapes) > 1 or not all(eqx.tree_equal(rest, still) for _, rest in split[1:]):
+        raise InputError("Networks that run together must differ in their numbers alone.")
+    return stacked([arrays for arrays, _ in split]), still
+
+
+def _is_array(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | jax.Array)
 
 
 def stacked(trees: Sequence[Any]) -> Any:
-    """Many trees of arrays as one, with a leading axis."""
-    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+    """Many trees of arrays as one, with a leading axis; one transfer for each leaf."""
+    return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(jax.device_get(leaves))), *trees)
 
 
 def unstacked(tree: Any, many: int) -> list[Any]:
@@ -273,13 +286,23 @@ def _evaluations(stats: Any, per_step: int) -> int:
     return round(float(stats["counted"]) * int(stats["num_steps"]) / accepted)
 
 
-@eqx.filter_jit
 def _fastest_rate(flow: AbstractFlow, y: State) -> Any:
     return jnp.max(jnp.abs(flow.velocity(y)) / flow.yardstick(y))
 
 
+_rate_of = eqx.filter_jit(_fastest_rate)
+
+
+@eqx.filter_jit
+def _fastest_rates(moving: Any, still: Any, states: Any) -> Any:
+    return jax.vmap(lambda arrays, y: _fastest_rate(eqx.combine(arrays, still), y))(moving, states)
+
+
 def _first_step(flow: AbstractFlow, y: State) -> float:
-    rate = float(_fastest_rate(flow, y))
+    return _step_of(float(_rate_of(flow, jnp.asarray(y))))
+
+
+def _step_of(rate: float) -> float:
     return _FIRST_STEP / rate if rate > 0 else 1.0
 
 

@@ -32,6 +32,7 @@ class Results:
 
     def __init__(self, path: str | Path, plan: Plan, measure: str) -> None:
         self.path, self.plan = Path(path), plan
+        self._taken = {*plan.coordinates(), STATUS, ERROR}
         fingerprint = plan.fingerprint(measure)
         if self.path.exists():
             self._group = _reopened(self.path, fingerprint)
@@ -71,6 +72,8 @@ class Results:
 
     def write(self, finished: Mapping[int, Values | str]) -> None:
         """Keep what cells have given: numbers by name, or the words of an error."""
+        if not finished:
+            return
         try:
             self._write(finished)
         except OSError as error:
@@ -80,45 +83,57 @@ class Results:
             ) from error
 
     def _write(self, finished: Mapping[int, Values | str]) -> None:
+        finished = {k: self._accepted(values) for k, values in finished.items()}
         for number, values in finished.items():
             if isinstance(values, str):
                 self._held[ERROR][number] = values
             else:
                 self._keep(number, values)
+        blocks = self._blocks(finished)
         for name in self._held:
             if name != STATUS:
-                self._flush(name, finished)
+                self._flush(name, blocks)
         for number, values in finished.items():
             self.status[number] = FAILED if isinstance(values, str) else DONE
-        self._flush(STATUS, finished)
+        self._flush(STATUS, blocks)
 
-    def _keep(self, number: int, values: Values) -> None:
+    def _accepted(self, values: Values | str) -> Values | str:
+        """Numbers that the store has room for; the first cell that is done says which there are."""
+        if isinstance(values, str):
+            return values
+        taken = [name for name in values if name in self._taken]
+        if taken:
+            return f"A measured number cannot be called '{taken[0]}': the store has one already."
         known = set(self._held) - {STATUS, ERROR}
         if not known:
-            known = set(values)
             for name in values:
                 self._held[name] = np.full(len(self.plan), np.nan)
                 self._array(name, np.dtype("float64"), self.plan.dims)
             zarr.consolidate_metadata(self._group.store)
-        if set(values) != known:
-            raise InputError(f"Cell {number} gave {sorted(values)}, others gave {sorted(known)}.")
+        elif set(values) != known:
+            return f"This cell gave {sorted(values)}, others gave {sorted(known)}."
+        return values
+
+    def _keep(self, number: int, values: Values) -> None:
         for name, value in values.items():
             self._held[name][number] = value
         self._held[ERROR][number] = ""
 
-    def _flush(self, name: str, numbers: Mapping[int, Any]) -> None:
-        """Write the files anew in which these cells are."""
+    def _flush(self, name: str, blocks: set[tuple[int, ...]]) -> None:
+        """Write files anew."""
         array: Any = self._group[name]
         held = self._held[name].reshape(self.plan.shape)
-        for block in {self._block(number) for number in numbers}:
+        for block in blocks:
             region = tuple(
                 slice(k * size, (k + 1) * size) for k, size in zip(block, array.chunks, strict=True)
             )
             array[region] = held[region]
 
-    def _block(self, number: int) -> tuple[int, ...]:
-        places = np.unravel_index(number, self.plan.shape)
-        return tuple(int(p) // c for p, c in zip(places, _chunks(self.plan.shape), strict=True))
+    def _blocks(self, numbers: Mapping[int, Any]) -> set[tuple[int, ...]]:
+        """The files in which these cells are."""
+        places = np.array(np.unravel_index(list(numbers), self.plan.shape))
+        blocks = places // np.array(_chunks(self.plan.shape))[:, None]
+        return set(zip(*blocks.tolist(), strict=True))
 
     def _create(self, measure: str, fingerprint: str) -> None:
         if not self.path.parent.is_dir():
