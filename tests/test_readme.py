@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from saddlewalk.sweep.files import load_sweep
+
 README = Path(__file__).parent.parent / "README.md"
 SADDLES = README.parent / "docs" / "saddles.md"
 REGIMES = README.parent / "docs" / "regimes.md"
+SWEEPS = README.parent / "docs" / "sweeps.md"
 FEATURES = README.parent / "docs" / "features.md"
 
 
@@ -50,9 +53,20 @@ def test_python_blocks_of_the_page_on_features(tmp_path):
     assert (tmp_path / "features.png").stat().st_size > 5000
 
 
+def test_blocks_of_the_page_on_sweeps(tmp_path):
+    (block,) = re.findall(r"```python\n(.*?)```", SWEEPS.read_text(), flags=re.DOTALL)
+    done = subprocess.run(
+        [sys.executable, "-c", block], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert "scale" in done.stdout
+    file, _ = re.findall(r"```toml\n(.*?)```", SWEEPS.read_text(), flags=re.DOTALL)
+    (tmp_path / "width.toml").write_text(file)
+    assert len(load_sweep(tmp_path / "width.toml").plan) == 45
+
+
 def test_commands_of_the_readme_exist():
     from saddlewalk.cli import main
 
-    pages = README.read_text() + SADDLES.read_text() + REGIMES.read_text()
+    pages = README.read_text() + SADDLES.read_text() + REGIMES.read_text() + SWEEPS.read_text()
     for command in re.findall(r"^saddlewalk (\w+)", pages, flags=re.MULTILINE):
         assert command in main.commands

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from saddlewalk import balance as balance
     from saddlewalk import diagnose as diagnose
+    from saddlewalk import sweep as sweep
     from saddlewalk import tasks as tasks
     from saddlewalk import theory as theory
     from saddlewalk import units as units
@@ -40,7 +41,7 @@ _HOME = {
     "predict": "theory",
     "train": "flow",
 }
-_PARTS = ("balance", "diagnose", "tasks", "theory", "units")
+_PARTS = ("balance", "diagnose", "sweep", "tasks", "theory", "units")
 
 __all__ = sorted([*_HOME, *_PARTS])
 
