@@ -14,7 +14,7 @@ from jaxtyping import install_import_hook
 install_import_hook("saddlewalk", "typechecking.checked")
 
 import saddlewalk as sw  # noqa: E402
-from saddlewalk.figures import FIGURES  # noqa: E402
+from saddlewalk.figures import ENTRIES  # noqa: E402
 from saddlewalk.tasks import public  # noqa: E402
 
 
@@ -63,7 +63,7 @@ def failing_claims(tmp_path):
         assert (tmp_path / "figure.png").stat().st_size > 10_000
         assert (tmp_path / "figure.svg").stat().st_size > 10_000
         assert json.loads((tmp_path / "result.json").read_text())["figure"] == result.name
-        assert result.name in FIGURES
+        assert result.name in ENTRIES
         return [claim.statement for claim in result.claims if not claim.holds]
 
     return failing

@@ -360,6 +360,24 @@ def test_a_full_disk(small_disk, tmp_path):
     np.testing.assert_array_equal(before["digit 3"].values[done], quiet["digit 3"].values[done])
 
 
+def test_ctrl_c_is_no_result(tmp_path):
+    """A measure that answers Ctrl-C with half of its work, as `train` does, is not called done."""
+
+    def half(width):
+        try:
+            if width == 2.0:
+                os.kill(os.getpid(), signal.SIGINT)
+                time.sleep(10)
+        except KeyboardInterrupt:
+            return {"root": -1.0}
+        return {"root": width}
+
+    plan = grid({"width": [1.0, 2.0, 3.0]})
+    with pytest.raises(KeyboardInterrupt):
+        sweep(half, plan, tmp_path / "s.zarr")
+    assert open_results(tmp_path / "s.zarr")["status"].values.tolist() == [1, 0, 0]
+
+
 def test_no_scheduler_and_two_engines(tmp_path):
     with pytest.raises(sw.InputError, match="no Dask scheduler"):
         sweep(area, PLAN, tmp_path / "s.zarr", scheduler="tcp://127.0.0.1:9")

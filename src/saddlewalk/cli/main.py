@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from saddlewalk import store
-from saddlewalk.cli.results import note, provenance, show, write_folder
+from saddlewalk.cli.results import note, show, write_folder
 from saddlewalk.cli.stored import diagnose_stored, refuse_foreign
 from saddlewalk.errors import InputError
 from saddlewalk.settings import SETTINGS, find_setting, make_problem
@@ -255,28 +255,52 @@ def settings(as_json: bool) -> None:
 
 
 @main.command()
-@click.argument("figure")
+@click.argument("names", nargs=-1, required=True, metavar="list | all | NAME...")
 @click.option("--full", is_flag=True, help="The paper's size, where the default is smaller (GPU).")
-@click.option("--out", type=click.Path(), help="Folder for picture, claims and numbers.")
-@click.option("--force", is_flag=True, help="Replace the folder if it exists.")
+@click.option(
+    "--out",
+    type=click.Path(),
+    default="results/reproduce",
+    show_default=True,
+    help="Folder of the results; finished entries in it are not run again.",
+)
+@click.option(
+    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes at a time."
+)
+@click.option("--again", is_flag=True, help="Run finished entries, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
-def reproduce(figure: str, full: bool, out: str | None, force: bool, as_json: bool) -> None:
-    """Redraw a FIGURE of the papers and check its claims; `list` names the figures."""
-    from saddlewalk.figures import FIGURES
+def reproduce(
+    names: tuple[str, ...], full: bool, out: str, jobs: int, again: bool, as_json: bool
+) -> None:
+    """Redraw figures and tables of the papers, check their claims, and keep a scorecard.
+
+    `list` names them, `all` runs all of them. Stop it at any time: the same command goes on from there.
+    Look at OUT/index.html.
+    """
+    from saddlewalk.figures import ENTRIES
     from saddlewalk.figures import reproduce as make
 
-    if figure == "list":
-        click.echo(json.dumps(list(FIGURES)) if as_json else "\n".join(FIGURES))
+    if names == ("list",):
+        told = {
+            name: f"{entry.paper}, {entry.place}: {entry.summary}"
+            for name, entry in ENTRIES.items()
+        }
+        widest = max(map(len, told))
+        lines = [f"{name:{widest}}  {words}" for name, words in told.items()]
+        click.echo(json.dumps(told) if as_json else "\n".join(lines))
         return
-    if out is not None:
-        store.check_folder_free(out, force)
-    result = make(figure, full)
-    show(result, result.to_json(), as_json)
-    if out is not None:
-        with store.new_folder(out, force) as folder:
-            result.write(folder)
-            store.write_json(provenance({"figure": figure, "full": full}), folder / "config.json")
-        note(f"wrote {out}/ (figure.png, figure.svg, result.json, config.json)")
+    wanted = list(ENTRIES) if names == ("all",) else list(names)
+    card = make(
+        wanted,
+        out,
+        full=full,
+        jobs=jobs,
+        again=again,
+        told=lambda name, record: note(f"{name}: {record['verdict']}"),
+    )
+    shown = card if names == ("all",) else card.only(wanted)
+    show(shown, shown.to_json(), as_json)
+    note(f"wrote {out}/index.html and scorecard.json, and a folder for each entry")
 
 
 @main.command()

@@ -31,11 +31,11 @@ class FigureResult:
 
     @property
     def verdict(self) -> str:
-        """`reproduced`, or `partly` with the number of claims that do not hold."""
-        failed = sum(not claim.holds for claim in self.claims)
-        return (
-            "reproduced" if failed == 0 else f"partly: {failed} of {len(self.claims)} claims fail"
-        )
+        """`reproduced`, or `partly` with the claims that do not hold."""
+        failed = [claim for claim in self.claims if not claim.holds]
+        if not failed:
+            return "reproduced"
+        return "partly: not so here: " + "; ".join(f"{c.statement} ({c.measured})" for c in failed)
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form."""

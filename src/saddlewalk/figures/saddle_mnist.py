@@ -66,7 +66,6 @@ def figure_3(pairs: tuple[tuple[int, int], ...] = PAIRS, steps: int = STEPS) -> 
     }
     second = [_second_plateau(run) for run in runs["linear"].values()]
     order = np.argsort([rows[pair][2] for pair in pairs])[::-1]
-    printed = {key: [row[PAIRS.index(pair)] for pair in pairs] for key, row in TABLE.items()}
     return FigureResult(
         "saddle-3",
         "pairs of MNIST digits: two drops of the loss, two singular values",
@@ -78,6 +77,26 @@ def figure_3(pairs: tuple[tuple[int, int], ...] = PAIRS, steps: int = STEPS) -> 
                 listed(second),
                 bool(np.all(np.diff(np.array(second)[order]) > 0)),
             ),
+        ),
+        _draw(runs),
+        {
+            "jumps": {
+                name: {f"{a},{b}": run.jumps for (a, b), run in each.items()}
+                for name, each in runs.items()
+            },
+        },
+    )  # fmt: skip
+
+
+@in_float64
+def table_1(pairs: tuple[tuple[int, int], ...] = PAIRS) -> FigureResult:
+    """Singular values that govern the two plateaus of a linear network on pairs of digits."""
+    rows = {pair: governing_values(digits(pair)) for pair in pairs}
+    printed = {key: [row[PAIRS.index(pair)] for pair in pairs] for key, row in TABLE.items()}
+    return FigureResult(
+        "saddle-table-1",
+        "singular values of pairs of MNIST digits that govern the plateaus",
+        (
             Claim(
                 f"Table 1, first row {listed(printed['first'])} within 3%",
                 listed(rows[pair][0] for pair in pairs),
@@ -93,15 +112,30 @@ def figure_3(pairs: tuple[tuple[int, int], ...] = PAIRS, steps: int = STEPS) -> 
                 for pair, value in zip(pairs, printed["second"], strict=True)
             ),
         ),
-        _draw(runs),
-        {
-            "table": {f"{a},{b}": list(rows[a, b]) for a, b in pairs},
-            "jumps": {
-                name: {f"{a},{b}": run.jumps for (a, b), run in each.items()}
-                for name, each in runs.items()
-            },
-        },
+        _draw_table(rows, printed),
+        {"table": {f"{a},{b}": list(rows[a, b]) for a, b in pairs}},
     )  # fmt: skip
+
+
+def _draw_table(
+    rows: dict[Any, tuple[float, float, float]], printed: dict[str, list[float]]
+) -> Any:
+    with draw.styled():
+        figure, axes = draw.new_figure(1, 2, width=8, height=3.4)
+        for one, (k, key) in zip(axes, enumerate(("first", "second")), strict=True):
+            place = np.arange(len(rows))
+            one.bar(place - 0.2, printed[key], 0.38, color="0.7", label="printed")
+            one.bar(
+                place + 0.2,
+                [row[k] for row in rows.values()],
+                0.38,
+                color=draw.OBSERVED,
+                label="here",
+            )
+            one.set_xticks(place, [f"{a},{b}" for a, b in rows])
+            one.set(xlabel="digits", ylabel="singular value", title=f"{key} plateau")
+        axes[0].legend(fontsize=8)
+    return figure
 
 
 def _claims_of_runs(runs: dict[str, dict[Any, PairRun]]) -> list[Claim]:

@@ -50,6 +50,8 @@ def train(
 ) -> Trajectory:
     r"""Train the network and return what happened.
 
+    Ctrl-C ends the run and returns the part that was computed, `stopped == "interrupted"`.
+
     Parameters
     ----------
     task, units : what is learned, and what is summed.
@@ -73,8 +75,6 @@ def train(
     observables : functions of the parameters, evaluated at the saved moments.
     learning_rate, batch_size, momentum : for descent and SGD; 0.01, 32 and 0 by default.
     progress : show a progress line on stderr; by default if it is a terminal.
-
-    Ctrl-C ends the run and returns the part that was computed, `stopped == "interrupted"`.
     """
     (path,) = train_many(
         [(task, units, scale, seed)],
@@ -121,12 +121,12 @@ def train_many(
 ) -> list[Trajectory]:
     """Train networks of one shape as one compiled program, at the pace of the slowest.
 
+    Options that are not named here are those of `train`, and hold for every network.
+
     Parameters
     ----------
     networks : task, units, scale and seed of each; they differ in their numbers alone.
     starts : parameters of each to start from, instead of scale and seed.
-
-    All other options are those of `train`, and hold for every network.
     """
     if not networks:
         return []

@@ -94,8 +94,6 @@ class Training:
             **common,
             progress=False,
         )
-        if any(path.info["stopped"] == "interrupted" for path in paths):
-            raise KeyboardInterrupt
         return [self.reduce(run, path) for run, path in zip(runs, paths, strict=True)]
 
     def size(self, cell: Mapping[str, Any]) -> int:

@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 
 from saddlewalk.errors import InputError
+from saddlewalk.interrupts import heeding_interrupts
 from saddlewalk.progress import Progress
 from saddlewalk.sweep.lanes import Batchable, batches, fastest, programs
 from saddlewalk.sweep.plan import Plan
@@ -51,6 +52,8 @@ def sweep(
 ) -> xr.Dataset:
     """Measure every cell of a plan that the store does not have yet, and return the store.
 
+    Ctrl-C ends the run; what is done stays, and the same call goes on from there.
+
     Parameters
     ----------
     measure : function of the parameters of a cell that returns numbers by name; a `Batchable` one can take
@@ -63,8 +66,6 @@ def sweep(
     lanes : cells of one shape that run together; by default the faster of one and many, found by trying.
     retry : run the cells that failed, too.
     confirmed : needed for more than a million cells.
-
-    Ctrl-C ends the run; what is done stays, and the same call goes on from there.
     """
     _check(plan, workers, scheduler, lanes, confirmed)
     results = Results(store, plan, _name(measure))
@@ -192,7 +193,9 @@ class Engine:
     def __call__(self, attempts: Attempts) -> Iterator[dict[int, Values | str]]:
         """Results of batch after batch."""
         for batch, given in attempts:
-            yield dict(zip(batch, attempt(*given), strict=True))
+            with heeding_interrupts():
+                found = attempt(*given)
+            yield dict(zip(batch, found, strict=True))
 
     def call(self, function: Callable[..., Any], *given: Any) -> Any:
         """One call, where cells are computed."""

@@ -1,0 +1,122 @@
+"""Every figure and table of the four papers, and studies beyond them: what it is, and who makes it."""
+
+import importlib
+import inspect
+from dataclasses import dataclass
+
+from saddlewalk.errors import InputError, nearest
+from saddlewalk.figures.claims import FigureResult, Maker
+
+PAPERS = {
+    "agf": "Alternating Gradient Flows",
+    "saddle": "Saddle-to-Saddle Dynamics",
+    "rich": "Get Rich Quick",
+    "fact": "Features at Convergence",
+    "study": "Studies beyond the papers",
+}
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One figure or table."""
+
+    name: str
+    place: str
+    """Where it stands in its paper."""
+    made_by: str = ""
+    """`module:function` within this package; nothing for a drawing that shows no result."""
+    drawing: str = ""
+    """What a drawing without a result shows."""
+
+    @property
+    def paper(self) -> str:
+        """Title of its paper."""
+        return PAPERS[self.name.split("-")[0]]
+
+    @property
+    def maker(self) -> Maker:
+        """The function that makes it."""
+        module, function = self.made_by.split(":")
+        return getattr(importlib.import_module(f"saddlewalk.figures.{module}"), function)
+
+    @property
+    def summary(self) -> str:
+        """What it shows, in a line."""
+        if self.drawing:
+            return self.drawing
+        return (inspect.getdoc(self.maker) or "").split("\n\n")[0].replace("\n", " ")
+
+    @property
+    def two_sizes(self) -> bool:
+        """Whether it is smaller here than in the paper unless `full` is asked for."""
+        return bool(self.made_by) and "full" in inspect.signature(self.maker).parameters
+
+    def make(self, full: bool = False) -> FigureResult:
+        """Compute it, draw it and check its claims."""
+        if self.drawing:
+            raise InputError(f"{self.name} is a drawing and shows no result: {self.drawing}.")
+        return self.maker(full=True) if full and self.two_sizes else self.maker()
+
+
+_ALL = (
+    Entry("agf-1", "Fig 1", drawing="an overview of the theory"),
+    Entry("agf-2", "Fig 2", drawing="the two steps of Alternating Gradient Flows"),
+    Entry("agf-3", "Fig 3", "agf_diagonal:figure_3"),
+    Entry("agf-4", "Fig 4", "agf_linear:figure_4"),
+    Entry("agf-5", "Fig 5", "agf_attention:figure_5"),
+    Entry("agf-6", "Fig 6", "agf_modular:figure_6"),
+    Entry("agf-7", "Fig 7", "agf_relu:figure_7"),
+    Entry("agf-8", "Fig 8", "agf_diagonal:figure_8"),
+    Entry("saddle-1", "Fig 1", "saddle_architectures:figure_1"),
+    Entry("saddle-2", "Fig 2", "saddle_effects:figure_2"),
+    Entry("saddle-3", "Fig 3", "saddle_mnist:figure_3"),
+    Entry("saddle-table-1", "Table 1", "saddle_mnist:table_1"),
+    Entry("saddle-4", "Fig 4", "saddle_architectures:figure_4"),
+    Entry("saddle-5", "Fig 5", "saddle_architectures:figure_5"),
+    Entry("saddle-6", "Fig 6", "saddle_skips:figure_6"),
+    Entry("rich-1a", "Fig 1a", "rich_portrait:figure_1a"),
+    Entry("rich-1b", "Fig 1b", "rich_portrait:figure_1b"),
+    Entry("rich-2", "Fig 2", "rich_neuron:figure_2"),
+    Entry("rich-3", "Fig 3", "rich_neuron:figure_3"),
+    Entry("rich-4", "Fig 4", "rich_neuron:figure_4"),
+    Entry("rich-5a", "Fig 5a", "rich_lenet:figure_5a"),
+    Entry("rich-5b", "Fig 5b", "rich_filters:figure_5b"),
+    Entry("rich-5c", "Fig 5c", "rich_hierarchy:figure_5c"),
+    Entry("rich-5d", "Fig 5d", "rich_grokking:figure_5d"),
+    Entry("rich-7", "Fig 7", "rich_neuron:figure_7"),
+    Entry("rich-8", "Fig 8", "rich_neuron:figure_8"),
+    Entry("rich-partition", "appendix", "rich_portrait:figure_partition"),
+    Entry("rich-supporting", "appendix", "rich_portrait:figure_supporting"),
+    Entry("fact-table-1", "Table 1", "fact_training:table_1"),
+    Entry("fact-1", "Fig 1", "fact_machines:figure_1"),
+    Entry("fact-2", "Fig 2", drawing="a model that depends on W through its product with h(x)"),
+    Entry("fact-table-2", "Table 2", "fact_training:table_2"),
+    Entry("fact-3", "Fig 3", "fact_training:figure_3"),
+    Entry("fact-4", "Fig 4", "fact_networks:figure_4"),
+    Entry("fact-table-3", "Table 3", "fact_tabular:table_3"),
+    Entry("fact-5", "Fig 5", "fact_machines:figure_5"),
+    Entry("fact-6", "Fig 6", "fact_machines:figure_6"),
+    Entry("fact-7", "Fig 7", "fact_machines:figure_7"),
+    Entry("fact-8", "Fig 8", "fact_training:figure_8"),
+    Entry("fact-9", "Fig 9", "fact_training:figure_9"),
+    Entry("fact-10", "Fig 10", "fact_training:figure_10"),
+    Entry("fact-11", "Fig 11", "fact_networks:figure_11"),
+    Entry("study-general-position", "study", "studies.general_position:general_position"),
+    Entry("study-adaptive-rates", "study", "studies.adaptive_rates:adaptive_rates"),
+    Entry("study-natural-data", "study", "studies.natural_data:natural_data"),
+)
+ENTRIES = {entry.name: entry for entry in _ALL}
+
+
+def find_entry(name: str) -> Entry:
+    """An entry by its name."""
+    if name not in ENTRIES:
+        raise InputError(
+            f"Unknown figure '{name}'.{nearest(name, ENTRIES)} `saddlewalk reproduce list` names all."
+        )
+    return ENTRIES[name]
+
+
+def two_sizes() -> list[str]:
+    """Entries that are smaller here than in the paper unless `full` is asked for."""
+    return [name for name, entry in ENTRIES.items() if entry.two_sizes]

@@ -1,0 +1,278 @@
+"""Run entries of the registry one by one into a folder, and tell what came of them.
+
+    DIR/agf-3/result.json, figure.png, figure.svg      one folder an entry, made whole or not at all
+    DIR/scorecard.json, DIR/index.html                 what is there, for programs and for people
+
+A finished entry is not run again, so a run that was stopped goes on where it was. Every verdict was computed
+from the claims of a run; the card has no times and no dates in it, so the same results make the same card.
+"""
+
+import html
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from saddlewalk import store, text
+from saddlewalk.errors import InputError
+from saddlewalk.figures.registry import ENTRIES, PAPERS, Entry, find_entry
+from saddlewalk.interrupts import heeding_interrupts
+
+REPRODUCED, PARTLY, NOT_RUN = "reproduced", "partly", "not run"
+RESULT = "result.json"
+Record = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Scorecard:
+    """What is known of each entry."""
+
+    records: dict[str, Record]
+
+    @classmethod
+    def read(cls, folder: str | Path) -> "Scorecard":
+        """All entries, with the results that a folder holds."""
+        return cls({name: _record(entry, Path(folder)) for name, entry in ENTRIES.items()})
+
+    def only(self, names: Iterable[str]) -> "Scorecard":
+        """The card of some entries."""
+        return Scorecard({name: self.records[name] for name in names})
+
+    def count(self, verdict: str) -> int:
+        """Entries with this verdict."""
+        return sum(_kind(record) == verdict for record in self.records.values())
+
+    @property
+    def summary(self) -> str:
+        """The card in a line."""
+        counts = (f"{self.count(v)} {v}" for v in (REPRODUCED, PARTLY, NOT_RUN))
+        return f"{len(self.records)} entries: " + ", ".join(counts)
+
+    def to_json(self) -> Record:
+        """The machine-readable form."""
+        counts = {verdict: self.count(verdict) for verdict in (REPRODUCED, PARTLY, NOT_RUN)}
+        return {"counts": counts, "entries": self.records}
+
+    def __str__(self) -> str:
+        rows = [
+            [name, record["place"], _claims_held(record), record["verdict"]]
+            for name, record in self.records.items()
+        ]
+        columns = ["name", "in the paper", "claims", "verdict"]
+        return text.table("scorecard", columns, rows, left=4) + f"\n{self.summary}"
+
+    def write(self, folder: Path) -> None:
+        """`scorecard.json` and `index.html`, each replaced whole."""
+        store.write_json(self.to_json(), folder / "scorecard.json")
+        with store.replacing(folder / "index.html") as draft:
+            draft.write_text(_page(self))
+
+
+def reproduce(
+    names: Sequence[str],
+    folder: str | Path,
+    *,
+    full: bool = False,
+    jobs: int = 1,
+    again: bool = False,
+    told: Callable[[str, Record], None] = lambda name, record: None,
+) -> Scorecard:
+    """Run these entries into a folder and return its scorecard.
+
+    Parameters
+    ----------
+    full : at the paper's size, where that is larger.
+    jobs : processes that work at the same time.
+    again : run finished entries, too.
+    told : is called with each entry when it ends.
+    """
+    out = Path(folder)
+    _check_folder(out)
+    wanted = [find_entry(name).name for name in names]
+    todo = [name for name in wanted if again or not _finished(ENTRIES[name], out, full)]
+    with _runner(jobs, len(todo)) as run:
+        for name, record in run(todo, out, full):
+            told(name, record)
+            Scorecard.read(out).write(out)
+    card = Scorecard.read(out)
+    card.write(out)
+    return card
+
+
+def run_entry(name: str, folder: str | Path, full: bool = False) -> Record:
+    """Make one entry and keep it; one that cannot be made leaves the reason, and is tried again next time."""
+    import jax
+    from matplotlib import pyplot
+
+    entry, target = ENTRIES[name], Path(folder) / name
+    try:
+        with heeding_interrupts():
+            result = entry.make(full)
+        record = {**result.to_json(), "full": full and entry.two_sizes}
+    except Exception as error:
+        result, record = None, _not_run(entry, _reason(error))
+    with store.new_folder(target, force=True) as draft:
+        if result is not None:
+            result.write(draft)
+        store.write_json(record, draft / RESULT)
+        store.write_json(store.versions(), draft / "config.json")
+    pyplot.close("all")
+    jax.clear_caches()
+    return record
+
+
+# --- how entries are run ------------------------------------------------------------------------------------
+
+Runner = Callable[[Sequence[str], Path, bool], Iterator[tuple[str, Record]]]
+
+
+@contextmanager
+def _runner(jobs: int, many: int) -> Iterator[Runner]:
+    if jobs < 1:
+        raise InputError(f"There must be at least one job; got {jobs}.")
+    if jobs == 1 or many < 2:
+        yield lambda names, out, full: ((name, run_entry(name, out, full)) for name in names)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        yield lambda names, out, full: _in_pool(pool, names, out, full)
+
+
+def _in_pool(
+    pool: ProcessPoolExecutor, names: Sequence[str], out: Path, full: bool
+) -> Iterator[tuple[str, Record]]:
+    running = {pool.submit(run_entry, name, out, full): name for name in names}
+    for future in as_completed(running):
+        name = running[future]
+        try:
+            yield name, future.result()
+        except Exception as error:  # the process died: the others go on at the next call
+            yield name, _not_run(ENTRIES[name], _reason(error))
+
+
+def _check_folder(out: Path) -> None:
+    if out.exists() and not out.is_dir():
+        raise InputError(f"{out} is a file; results need a folder.")
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"The folder {out} cannot be made: {error.strerror}.") from error
+
+
+# --- what a folder holds ------------------------------------------------------------------------------------
+
+
+def _finished(entry: Entry, out: Path, full: bool) -> bool:
+    """Whether there is a result of the size that is asked for."""
+    if entry.drawing:
+        return True
+    record = _stored(entry, out)
+    return (
+        record is not None
+        and _kind(record) != NOT_RUN
+        and record["full"] == (full and entry.two_sizes)
+    )
+
+
+def _stored(entry: Entry, out: Path) -> Record | None:
+    try:
+        return json.loads((out / entry.name / RESULT).read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _record(entry: Entry, out: Path) -> Record:
+    if entry.drawing:
+        found = _not_run(entry, f"a drawing that shows no result: {entry.drawing}")
+    else:
+        found = _stored(entry, out) or _not_run(entry, f"not asked for yet: {entry.name}")
+    return {"paper": entry.paper, "place": entry.place, "summary": entry.summary, **found}
+
+
+def _not_run(entry: Entry, reason: str) -> Record:
+    return {"figure": entry.name, "verdict": f"{NOT_RUN}: {reason}", "claims": [], "full": False}
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, InputError):
+        return str(error)
+    return f"it failed with {type(error).__name__}: {error}"
+
+
+def _kind(record: Record) -> str:
+    return str(record["verdict"]).split(":")[0]
+
+
+def _claims_held(record: Record) -> str:
+    claims = record["claims"]
+    return f"{sum(claim['holds'] for claim in claims)} of {len(claims)}" if claims else "-"
+
+
+# --- the page -----------------------------------------------------------------------------------------------
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+table { border-collapse: collapse; width: 100%; margin: 0.5rem 0 1rem; }
+td, th { border-bottom: 1px solid #ddd; padding: 0.25rem 0.5rem; text-align: left; vertical-align: top; }
+img { max-width: 100%; border: 1px solid #eee; }
+section { margin: 2.5rem 0; }
+.reproduced { color: #17692c; } .partly { color: #9a5b00; } .not-run { color: #777; }
+.no { color: #a11; font-weight: 600; }
+"""
+
+
+def _page(card: Scorecard) -> str:
+    groups = {
+        paper: [r for r in card.records.values() if r["paper"] == paper]
+        for paper in PAPERS.values()
+    }
+    body = [
+        "<h1>saddlewalk: does it reproduce the papers?</h1>",
+        f"<p>{_safe(card.summary)}. Every number was computed by <code>saddlewalk reproduce</code>; a claim "
+        "holds or it does not. Entries at a reduced size say so.</p>",
+    ]
+    for paper, records in groups.items():
+        body += [f"<h2>{_safe(paper)}</h2>", _overview(records)]
+        body += [_section(record) for record in records if record["claims"]]
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>saddlewalk scorecard</title>'
+        f"<style>{_STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
+    )
+
+
+def _overview(records: Iterable[Record]) -> str:
+    rows = (
+        f'<tr><td><a href="#{r["figure"]}">{r["figure"]}</a></td><td>{_safe(r["place"])}</td>'
+        f"<td>{_safe(r['summary'])}</td><td>{_claims_held(r)}</td><td>{_verdict(r)}</td></tr>"
+        for r in records
+    )
+    heads = "".join(f"<th>{h}</th>" for h in ("name", "place", "what", "claims", "verdict"))
+    return f"<table><tr>{heads}</tr>" + "".join(rows) + "</table>"
+
+
+def _section(record: Record) -> str:
+    name = record["figure"]
+    rows = "".join(
+        f"<tr><td>{'yes' if c['holds'] else '<span class=no>no</span>'}</td>"
+        f"<td>{_safe(c['statement'])}</td><td>{_safe(c['measured'])}</td></tr>"
+        for c in record["claims"]
+    )
+    size = " (the paper's size)" if record["full"] else ""
+    return (
+        f'<section id="{name}"><h3>{name}: {_safe(record["title"])}{size}</h3><p>{_verdict(record)}</p>'
+        f'<img src="{name}/figure.png" alt="{_safe(record["title"])}" loading="lazy">'
+        "<table><tr><th>holds</th><th>claim of the paper</th><th>measured here</th></tr>"
+        f"{rows}</table></section>"
+    )
+
+
+def _verdict(record: Record) -> str:
+    return f'<span class="{_kind(record).replace(" ", "-")}">{_safe(record["verdict"])}</span>'
+
+
+def _safe(words: str) -> str:
+    return html.escape(str(words))
