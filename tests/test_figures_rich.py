@@ -10,7 +10,6 @@ import pytest
 
 import saddlewalk as sw
 from saddlewalk.figures import (
-    reproduce,
     rich_grokking,
     rich_hierarchy,
     rich_neuron,
@@ -91,8 +90,6 @@ def test_two_sizes():
     found = {name for name in two_sizes() if name.startswith("rich")}
     assert found == {"rich-1b", "rich-5a", "rich-5b", "rich-5c", "rich-5d", "rich-supporting"}
     assert "fact-table-2" in two_sizes()
-    with pytest.raises(sw.InputError, match="has one size"):
-        reproduce("rich-3", full=True)
     paper = rich_portrait.Grid()
     assert len(paper.cells) * len(paper.seeds) == 4624
     assert dataclasses.replace(paper, steps=(1,)).taus[-1] == pytest.approx(1.995, abs=1e-3)

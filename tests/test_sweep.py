@@ -1,6 +1,7 @@
 """Sweeps: plans, the store, and engines that are disturbed."""
 
 import dataclasses
+import functools
 import json
 import math
 import os
@@ -46,7 +47,7 @@ def test_cells_of_a_grid():
 
 
 def test_latin_hypercube_visits_every_slice_once():
-    plan = latin_hypercube({"a": (0.0, 1.0), "b": (1e-6, 1.0, "log")}, 20, seed=1)
+    plan = latin_hypercube({"a": (0.0, 1.0), "b": (1e-6, 1.0, "log")}, 20, draw=1)
     cells = list(plan)
     assert sorted(int(20 * cell["a"]) for cell in cells) == list(range(20))
     places = [int(20 * (1 + math.log10(cell["b"]) / 6)) for cell in cells]
@@ -54,7 +55,7 @@ def test_latin_hypercube_visits_every_slice_once():
 
 
 def test_uniform_draws_lie_in_their_ranges():
-    cells = list(uniform({"a": (2.0, 3.0)}, 200, seed=0, b="word"))
+    cells = list(uniform({"a": (2.0, 3.0)}, 200, draw=0, b="word"))
     values = np.array([cell["a"] for cell in cells])
     assert (values.min(), values.max()) == (pytest.approx(2, abs=0.05), pytest.approx(3, abs=0.05))
     assert cells[0]["b"] == "word"
@@ -107,8 +108,10 @@ def test_resume_runs_only_what_is_missing(tmp_path):
         ran.append((width, height))
         return area(width, height, scale)
 
-    first = Results(tmp_path / "s.zarr", PLAN, f"{counted.__module__}.{counted.__qualname__}")
+    counted.name = "counted"
+    first = Results(tmp_path / "s.zarr", PLAN, "counted")
     first.write({k: area(**PLAN.cell(k)) for k in (0, 3, 5)})
+    first.close()
     found = sweep(counted, PLAN, tmp_path / "s.zarr")
     assert len(ran) == 3
     np.testing.assert_array_equal(found["area"], sweep(area, PLAN, tmp_path / "t.zarr")["area"])
@@ -137,8 +140,7 @@ def test_failed_cells_keep_their_error_and_can_be_retried(tmp_path):
     found = sweep(moody, PLAN, tmp_path / "s.zarr")
     assert found["status"].values.tolist() == [[1, 1], [2, 2], [1, 1]]
     assert np.isnan(found["area"].sel(width=3.0)).all()
-    results = Results(tmp_path / "s.zarr", PLAN, f"{moody.__module__}.{moody.__qualname__}")
-    assert results.errors == dict.fromkeys((2, 3), "ValueError: not today")
+    assert found["error"].values.ravel()[2:4].tolist() == ["ValueError: not today"] * 2
     mood["bad"] = False
     assert (sweep(moody, PLAN, tmp_path / "s.zarr")["status"] == 2).sum() == 2
     again = sweep(moody, PLAN, tmp_path / "s.zarr", retry=True)
@@ -172,6 +174,111 @@ def test_numbers_that_do_not_fit(tmp_path):
     assert "cannot be called 'width'" in found["error"].values[0]
 
 
+def test_other_code_or_data_is_another_sweep(tmp_path):
+    """A store keeps numbers of one function, one file of data and one version apart from all others."""
+    plan = grid({"width": [1, 2]})
+    sweep(lambda width: {"area": width + 1}, plan, tmp_path / "s.zarr")
+    with pytest.raises(sw.InputError, match="another configuration"):
+        sweep(lambda width: {"area": width + 2}, plan, tmp_path / "s.zarr")
+    (tmp_path / "a.csv").write_text("1")
+    reads = grid({"width": [1]}, data=str(tmp_path / "a.csv"))
+
+    def with_data(width, data):
+        return {"area": 1.0}
+
+    sweep(with_data, reads, tmp_path / "t.zarr")
+    (tmp_path / "a.csv").write_text("2")
+    with pytest.raises(sw.InputError, match="another configuration"):
+        sweep(with_data, reads, tmp_path / "t.zarr")
+    Results(tmp_path / "u.zarr", plan, "area").close()
+    attributes = json.loads((tmp_path / "u.zarr" / ".zattrs").read_text())
+    attributes["versions"]["jax"] = "0.0.1"
+    (tmp_path / "u.zarr" / ".zattrs").write_text(json.dumps(attributes))
+    with pytest.raises(sw.InputError, match=r"begun with jax 0\.0\.1"):
+        Results(tmp_path / "u.zarr", plan, "area")
+
+
+def test_one_process_writes(tmp_path):
+    plan = grid({"width": [1, 2]})
+    first = Results(tmp_path / "s.zarr", plan, "area")
+    with pytest.raises(sw.InputError, match="Another process is writing"):
+        Results(tmp_path / "s.zarr", plan, "area")
+    first.close()
+    Results(tmp_path / "s.zarr", plan, "area").close()
+
+
+def test_killed_while_arrays_are_made(tmp_path, monkeypatch):
+    """Between the first number's array and the list of names: the next run makes it anew."""
+    plan = grid({"width": [1, 2]})
+    results = Results(tmp_path / "s.zarr", plan, "area")
+    results._array("area", np.dtype("float64"), plan.dims)
+    results.close()
+    again = Results(tmp_path / "s.zarr", plan, "area")
+    again.write({0: {"area": 3.0}})
+    again.close()
+    assert open_results(tmp_path / "s.zarr")["area"].values[0] == 3.0
+
+
+def test_numbers_that_are_not_called_done_are_not_shown(tmp_path):
+    results = Results(tmp_path / "s.zarr", PLAN, "area")
+    results.write({0: {"area": 5.0}})
+    results._held["area"][1] = 7.0
+    results._flush("area", {(0, 0)})  # and killed before the status
+    results.close()
+    assert np.isnan(open_results(tmp_path / "s.zarr")["area"].values.ravel()[1:]).all()
+
+
+def test_names_that_cannot_be(tmp_path):
+    with pytest.raises(sw.InputError, match="cannot be called 'error'"):
+        grid({"error": [1, 2]})
+    with pytest.raises(sw.InputError, match="told apart"):
+        grid({"a": [1]}, table=np.zeros(3))
+    with pytest.raises(sw.InputError, match="needs 'height'"):
+        sweep(area, grid({"width": [1]}), tmp_path / "s.zarr")
+    with pytest.raises(sw.InputError, match="has no parameter 'widht'"):
+        sweep(area, grid({"widht": [1]}), tmp_path / "s.zarr")
+    wrong = grid({"dimm": [3]}, setting="diagonal")
+    with pytest.raises(sw.InputError, match="Did you mean 'dim'"):
+        sweep("predict", wrong, tmp_path / "s.zarr")
+
+    def odd(kind):
+        return {"a": None, "b": 3.0, "c": {"x": "word"}, "d": {"x/y": 1.0}}[kind]
+
+    found = sweep(odd, grid({"kind": ["a", "b", "c", "d"]}), tmp_path / "s.zarr")
+    words = found["error"].values.tolist()
+    assert [word.split(":")[-1].strip() for word in words] == [
+        "A measure must return numbers by name; got NoneType.",
+        "A measure must return numbers by name; got float.",
+        "'x' must be one number; it is str.",
+        "A measured number cannot be called 'x/y'.",
+    ]
+
+
+def test_a_partial_function(tmp_path):
+    made = functools.partial(area, scale=2.0)
+    found = sweep(made, grid({"width": [3.0], "height": [4]}), tmp_path / "s.zarr")
+    assert float(found["area"][0, 0]) == 24.0
+    assert (found["status"] == 1).all()
+
+
+def test_drawn_configurations_with_seeds_as_an_axis(tmp_path):
+    (tmp_path / "a.yaml").write_text(
+        "measure: predict\nsetting: diagonal\nfixed: {dim: 3, samples: 20, seed: 0}\n"
+        "axes: {data_seed: [0, 1]}\n"
+        "sample: {count: 4, scale: [1e-6, 1e-2, log], sparsity: [1, 3]}\n"
+    )
+    plan = load_sweep(tmp_path / "a.yaml").plan
+    assert plan.dims == {"sample": 4, "data_seed": 2}
+    cells = list(plan)
+    assert {cell["sparsity"] for cell in cells} <= {1, 2, 3}
+    assert all(isinstance(cell["sparsity"], int) for cell in cells)
+    assert len({cell["scale"] for cell in cells}) == 4
+    found = sweep("predict", plan, tmp_path / "s.zarr")
+    plot_sweep(found, "time_first", tmp_path / "drawn.png", x="scale")
+    plot_sweep(found, "time_first", tmp_path / "over.png", x="scale", y="sparsity")
+    assert (tmp_path / "over.png").stat().st_size > 5000
+
+
 def test_many_cells_are_confirmed(tmp_path):
     plan = grid({"width": range(1, 1002), "height": range(1, 1002)})
     with pytest.raises(sw.InputError, match=r"1,002,001 cells"):
@@ -188,6 +295,8 @@ from saddlewalk.sweep import grid, sweep
 
 def slow(width, height, scale, pids):
     Path(pids, str(os.getpid())).touch()
+    with Path(pids).with_name("calls").open("a") as calls:
+        calls.write("call ")
     time.sleep(0.05)
     return {"root": (scale * width * height) ** 0.5}
 
@@ -230,6 +339,20 @@ def done_in(store):
         return 0
 
 
+def test_what_is_finished_is_written_while_the_next_cell_runs(tmp_path):
+    """Two quick cells and one that takes long: the second does not wait for the third."""
+    seen = []
+
+    def slow_end(width):
+        if width == 3:
+            wait_until(lambda: done_in(tmp_path / "s.zarr") == 2, 20)
+            seen.append(True)
+        return {"root": width}
+
+    sweep(slow_end, grid({"width": [1, 2, 3]}), tmp_path / "s.zarr")
+    assert seen == [True]
+
+
 def wait_until(true, seconds=60):
     for _ in range(20 * seconds):
         if true():
@@ -264,8 +387,11 @@ def test_a_client_that_is_killed(slow_script, tmp_path, workers):
     running.wait()
     before = done_in(tmp_path / "s.zarr")
     assert 4 <= before < len(FAULTS)
+    (tmp_path / "calls").unlink()
     assert start(script, tmp_path, *workers).wait(timeout=120) == 0
     assert_same(tmp_path, quiet)
+    # nothing that was done is done again
+    assert len((tmp_path / "calls").read_text().split()) == len(FAULTS) - before
 
 
 def test_a_scheduler_that_runs_already(tmp_path):
@@ -294,7 +420,7 @@ def environment_of(worker_number):
 
 def test_workers_get_a_gpu_each(monkeypatch, tmp_path):
     """As if the machine had two: this test needs none."""
-    monkeypatch.setattr("saddlewalk.sweep.run.count_gpus", lambda: 2)
+    monkeypatch.setattr("saddlewalk.sweep.engines.visible_gpus", lambda: ["0", "1"])
     plan = grid({"worker_number": list(range(16))})
     found = sweep(environment_of, plan, tmp_path / "s.zarr", workers=2)
     assert set(found["gpu"].values.tolist()) == {0.0, 1.0}
@@ -442,12 +568,14 @@ def test_a_batch_is_resumed_in_the_same_company(tmp_path):
     begun = Results(tmp_path / "s.zarr", plan, "squares")
     begun.keep_lanes({"1": 3})
     begun.write({4: {"square": 77.0}})
+    begun.close()
     measure = Squares()
     found = sweep(measure, plan, tmp_path / "s.zarr")
     assert measure.calls == [3, 3]
     assert found["square"].values.tolist() == [0, 1, 4, 9, 77, 25]  # what was done is not touched
     other = Results(tmp_path / "t.zarr", plan, "squares")
     other.keep_lanes({"1": 3})
+    other.close()
     with pytest.raises(sw.InputError, match="begun with 3 lanes"):
         sweep(measure, plan, tmp_path / "t.zarr", lanes=2)
 
@@ -461,8 +589,22 @@ def test_a_batch_is_resumed_in_the_same_company(tmp_path):
     ],
 )
 def test_the_faster_way_is_found_by_trying(costs, lanes):
+    """And what was found on the way is not thrown away."""
     cells = [{"x": k, "shape": 1} for k in range(100)]
-    assert fastest(Squares(**costs), cells) == lanes
+    trial = fastest(Squares(**costs), cells)
+    assert trial.lanes == lanes
+    assert len(trial.found) == (lanes if lanes > 1 else 4)
+    assert all(numbers["square"] == k**2 for k, numbers in trial.found.items())
+
+
+def test_a_bad_cell_does_not_spoil_the_trial(tmp_path):
+    measure = Squares()
+    found = sweep(measure, grid({"x": [-1, 0, 1, 2]}, shape=1), tmp_path / "s.zarr")
+    assert found["status"].values.tolist() == [2, 1, 1, 1]
+    plan = grid({"scale": [-1.0, 1e-2]}, setting="diagonal", dim=2, sparsity=1)
+    found = sweep("train", plan, tmp_path / "t.zarr")
+    assert found["status"].values.tolist() == [2, 1]
+    assert "scale" in found["error"].values[0]
 
 
 def test_few_cells_are_not_worth_a_second_program():
@@ -472,7 +614,7 @@ def test_few_cells_are_not_worth_a_second_program():
             return super().__call__(**cell)
 
     measure = Compiles(cost_alone=0.001)
-    assert fastest(measure, [{"x": k, "shape": 1} for k in range(20)]) == 1
+    assert fastest(measure, [{"x": k, "shape": 1} for k in range(20)]).lanes == 1
     assert max(measure.calls) == 1
 
 
@@ -528,6 +670,19 @@ def test_estimators_in_a_sweep(tmp_path):
     assert float(found["test_score"][1]) == pytest.approx(model.score(new_x, new_y))
     with pytest.raises(sw.InputError, match="'ridge'"):
         check_parameters("fit", "relu", ["rigde"])
+
+
+@pytest.mark.parametrize("name", ["fit", "predict"])
+def test_engines_agree_to_the_last_digit(name, tmp_path):
+    fixed = {
+        "fit": {"setting": "relu", "samples": 150, "outputs": 1, "iterations": 1},
+        "predict": {"setting": "diagonal", "dim": 3, "sparsity": 2},
+    }[name]
+    plan = grid({"data_seed": [0, 1]}, **fixed)
+    here = sweep(name, plan, tmp_path / "here.zarr").load()
+    there = sweep(name, plan, tmp_path / "there.zarr", workers=1).load()
+    assert (here["status"] == 1).all(), here["error"].values
+    xr.testing.assert_identical(here.drop_attrs(), there.drop_attrs())
 
 
 def test_a_student_is_a_cell_of_the_portrait():

@@ -1,8 +1,12 @@
-"""A progress line on stderr for whatever may take more than two seconds."""
+"""A progress line on stderr for whatever may take more than two seconds; in a log, a line now and then."""
 
 import sys
+import time
 from types import TracebackType
 from typing import Any
+
+_EVERY = 30.0
+"""Seconds between two lines in a log."""
 
 
 class Progress:
@@ -11,6 +15,8 @@ class Progress:
     def __init__(self, what: str, shown: bool | None = None) -> None:
         self._what = what
         self._shown = sys.stderr.isatty() if shown is None else shown
+        self._logged = shown is None and not self._shown
+        self._last = time.monotonic()
         self._bar: Any = None
 
     def __enter__(self) -> "Progress":
@@ -38,6 +44,9 @@ class Progress:
             total = None if fraction is None else 1.0
             text = f"{self._what}: {message}"
             self._bar.update(0, description=text, total=total, completed=fraction or 0.0)
+        elif self._logged and time.monotonic() > self._last + _EVERY:
+            self._last = time.monotonic()
+            print(f"{self._what}: {message}", file=sys.stderr, flush=True)
 
     def __exit__(
         self,

@@ -1,6 +1,7 @@
 """The command line: one thin command a verb. JAX is imported only when a command computes."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -354,32 +355,46 @@ def sweep(
 
     asked = load_sweep(file)
     engine: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "lanes": lanes}
-    found = run(asked.measure, asked.plan, out, **engine, retry=retry, confirmed=yes)
+    try:
+        found = run(asked.measure, asked.plan, out, **engine, retry=retry, confirmed=yes)
+    except KeyboardInterrupt:
+        note(f"stopped; what is done is kept in {out}, and the same command goes on from there")
+        raise
     status = found["status"].values
     counts = {
         "cells": int(status.size),
         "done": int((status == 1).sum()),
         "failed": int((status == 2).sum()),
     }
-    numbers = [str(name) for name in found.data_vars if name not in ("status", "error")]
-    record = {"store": out, "dims": dict(found.sizes), **counts, "variables": numbers}
+    measured = [str(name) for name in found.attrs.get("measured", [])]
+    errors = Counter(str(words) for words in found["error"].values.ravel() if words)
+    record = {
+        "store": out,
+        "dims": dict(found.sizes),
+        **counts,
+        "variables": measured,
+        "errors": dict(errors.most_common(_MOST_ERRORS)),
+    }
     show(_told(record), record, as_json)
-    if figure is not None and numbers:
-        plot_sweep(found, shown or numbers[0], figure, x, y, threshold)
+    if figure is not None and measured:
+        plot_sweep(found, shown or measured[0], figure, x, y, threshold)
         note(f"wrote {figure}")
+    if counts["done"] == 0:
+        raise click.exceptions.Exit(1)
+
+
+_MOST_ERRORS = 5
 
 
 def _told(record: dict[str, Any]) -> str:
     size = " x ".join(f"{length} {name}" for name, length in record["dims"].items())
-    failed = (
-        f", {record['failed']} failed (see `error`, or run again with --retry)"
-        if record["failed"]
-        else ""
-    )
-    return (
-        f"{record['store']}: {size}, {record['done']} of {record['cells']} cells done{failed}\n"
-        f"measured: {', '.join(record['variables'])}"
-    )
+    lines = [f"{record['store']}: {size}, {record['done']} of {record['cells']} cells done"]
+    if record["variables"]:
+        lines.append(f"measured: {', '.join(record['variables'])}")
+    if record["failed"]:
+        lines.append(f"{record['failed']} failed (--retry runs them once more):")
+        lines += [f"  {count} x {words}" for words, count in record["errors"].items()]
+    return "\n".join(lines)
 
 
 def _prepare(options: dict[str, Any]) -> tuple[Any, Any, dict[str, Any]]:

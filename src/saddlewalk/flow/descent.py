@@ -12,6 +12,7 @@ import numpy as np
 from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, take_snapshot
 from saddlewalk.flow.recorder import Recorder
+from saddlewalk.flow.rest import Rest
 from saddlewalk.ode import alike, unstacked
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
@@ -21,15 +22,17 @@ Pace = tuple[jax.Array, jax.Array]
 """Learning rate and momentum: numbers of the program, so that another one is not compiled anew."""
 _RECORDS = 20_000
 """Moments recorded in a run to its step limit."""
-_PIECE_RECORDS, _PIECE_NUMBERS = 256, 5e6
-"""Moments recorded in one compiled call, as long as their parameters fit."""
+_PIECE_RECORDS, _PIECE_NUMBERS, _PIECE_FLOPS = 256, 5e6, 1e9
+"""Moments recorded in one compiled call, as long as their parameters fit and it does not take long."""
+_FLOPS, _SNAPSHOT = 6, 4
+"""Of a step, for each unit and number of the data; and what a record costs, in steps."""
 
 
 class Descender:
     """One descent between its compiled pieces."""
 
-    def __init__(self, start: Snapshot, recorder: Recorder) -> None:
-        self.recorder, self.largest = recorder, start.drive
+    def __init__(self, start: Snapshot, recorder: Recorder, rest: Rest) -> None:
+        self.recorder, self.rest = recorder, rest
         self.steps, self.stopped = 0, "limit"
         recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], start))
 
@@ -38,19 +41,17 @@ class Descender:
         """Whether it converged or diverged."""
         return self.stopped != "limit"
 
-    def take(self, steps: np.ndarray, time: np.ndarray, seen: Snapshot, convergence: float) -> None:
+    def take(self, steps: np.ndarray, time: np.ndarray, seen: Snapshot) -> None:
         """Keep the records of a piece, up to the one at which it comes to rest or blows up."""
-        finite = np.isfinite(seen.loss[: len(steps)])
+        finite = np.isfinite(seen.loss)
         end = len(steps) if finite.all() else int(np.argmin(finite))
-        drive = np.asarray(seen.drive)[:end]
-        largest = np.maximum.accumulate(np.concatenate([self.largest[None], drive]))[1:]
-        calm = np.flatnonzero((drive <= convergence * largest).all(axis=1))
-        if len(calm):
-            end, self.stopped = int(calm[0]) + 1, "converged"
+        calm = self.rest.first(jax.tree.map(lambda a: a[:end], seen))
+        if calm is not None:
+            end, self.stopped = calm + 1, "converged"
         elif end < len(steps):
             self.stopped = "diverged: use a smaller learning rate"
         if end:
-            self.largest, self.steps = largest[end - 1], int(steps[end - 1])
+            self.steps = int(steps[end - 1])
             self.recorder.add(time[:end], jax.tree.map(lambda a: a[:end], seen))
 
 
@@ -73,10 +74,9 @@ def descend(
     step_time = learning_rate / (1 - momentum)
     total = min(max_steps, math.ceil(max_time / step_time) if max_time < math.inf else max_steps)
     stride = math.ceil(total / _RECORDS)
-    total -= total % stride
-    records = min(total // stride, _piece_records(starts[0].size))
+    records = min(total // stride, _piece_records(problems[0], starts[0], stride))
     runs = [
-        Descender(first, recorder)
+        Descender(first, recorder, Rest(first, convergence))
         for first, recorder in zip(first_snapshots(problems, starts), recorders, strict=True)
     ]
     carries = [
@@ -84,16 +84,18 @@ def descend(
         for start, seed in zip(starts, seeds, strict=True)
     ]
     pace = jnp.asarray(learning_rate, dtype=float), jnp.asarray(momentum, dtype=float)
-    advance = _stepper(problems, pace, carries, stride, records, batch_size or 0)
+    advance = _stepper(problems, pace, carries, batch_size or 0)
     done = 0
     try:
         while done < total and not all(run.over for run in runs):
-            seen = advance()
-            steps = done + stride * np.arange(1, records + 1)
-            steps = steps[steps <= total]
+            left = total - done
+            # what is left over at the end is less than a record, or than a piece
+            every, many = (stride, min(records, left // stride)) if left >= stride else (left, 1)
+            seen = advance(every, many)
+            steps = done + every * np.arange(1, many + 1)
             for run, snapshots in zip(runs, seen, strict=True):
                 if not run.over:
-                    run.take(steps, step_time * steps, snapshots, convergence)
+                    run.take(steps, step_time * steps, snapshots)
             done = int(steps[-1])
             bar.update(f"step {done}, loss {float(seen[0].loss[-1]):.4g}", done / total)
     except KeyboardInterrupt:
@@ -113,25 +115,24 @@ def descend(
     ]
 
 
-def _piece_records(size: int) -> int:
-    return max(1, min(_PIECE_RECORDS, int(_PIECE_NUMBERS / size)))
+def _piece_records(problem: Problem, theta: Parameters, stride: int) -> int:
+    """As many as keep a compiled call well below a second and its results small."""
+    held = 1 + sum(leaf.size for leaf in jax.tree.leaves(problem) if hasattr(leaf, "size"))
+    work = _FLOPS * held * len(theta) * (stride + _SNAPSHOT)
+    most = min(_PIECE_RECORDS, _PIECE_NUMBERS / theta.size, _PIECE_FLOPS / work)
+    return max(1, int(most))
 
 
 def _stepper(
-    problems: Sequence[Problem],
-    pace: Pace,
-    carries: Sequence[Any],
-    stride: int,
-    records: int,
-    batch: int,
-) -> Callable[[], list[Snapshot]]:
+    problems: Sequence[Problem], pace: Pace, carries: Sequence[Any], batch: int
+) -> Callable[[int, int], list[Snapshot]]:
     """A function that makes the next piece of every descent, and gives what it saw."""
     many = len(problems) > 1
     moving, still = alike(problems) if many else eqx.partition(problems[0], eqx.is_array)
     carry = jax.tree.map(lambda *leaves: jnp.stack(leaves), *carries) if many else carries[0]
     run = _run_together if many else _run
 
-    def advance() -> list[Snapshot]:
+    def advance(stride: int, records: int) -> list[Snapshot]:
         nonlocal carry
         carry, seen = run(moving, still, pace, carry, stride, records, batch)
         seen = jax.device_get(seen)

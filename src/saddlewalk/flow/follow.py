@@ -10,6 +10,7 @@ import numpy as np
 from saddlewalk import ode
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
 from saddlewalk.flow.recorder import Recorder
+from saddlewalk.flow.rest import Rest
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
 
@@ -20,8 +21,6 @@ _PATIENCE = 20_000
 _TOLERANCE = {"explicit": 1e-8, "implicit": 1e-8, "stabilised": 1e-6}
 """Error of a step; the stabilised method is of order 2, and would take ten times the steps at 1e-8."""
 _KINKED_TOLERANCE = 1e-5
-_STILL = 1e-13
-"""A drive this small, relatively, is rounding: nothing moves, whatever is left to learn."""
 
 
 class Follower:
@@ -34,15 +33,14 @@ class Follower:
         first: Snapshot,
         recorder: Recorder,
         bar: Progress,
-        convergence: float,
+        rest: Rest,
+        max_steps: int,
     ) -> None:
         self.flow = make_flow(problem, theta, first)
         self.state = self.flow.state(theta)
         self.recorder, self.bar = recorder, bar
         self.smooth, self.degree = problem.smooth, problem.degree
-        self.convergence = convergence
-        self.largest_drive = np.asarray(first.drive)
-        self.first_opportunity = float(first.opportunity)
+        self.rest, self.max_steps = rest, max_steps
         self.steps = self.evaluations = 0
         self.time = 0.0
         recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], first))
@@ -51,7 +49,7 @@ class Follower:
         self, kind: str, rtol: float, times: np.ndarray, max_time: float, max_steps: int
     ) -> ode.Integration:
         """What is left to integrate from here."""
-        self._origin, self._max_steps = self.time, max_steps
+        self._origin = self.time
         return ode.Integration(
             self.flow,
             self.state,
@@ -64,7 +62,7 @@ class Follower:
 
     def take(self, piece: ode.Piece) -> str | None:
         """Keep a piece, and say why it was the last if it was."""
-        if self._record(piece, self._origin, self._max_steps - self.steps):
+        if self._record(piece, self._origin, self.max_steps - self.steps):
             return "converged"
         if piece.stalled:
             return "stalled: the velocity is not finite or not smooth enough for any step"
@@ -96,17 +94,13 @@ class Follower:
         kinks it is the way made over the whole piece that counts.
         """
         saved: Snapshot = piece.saved
-        self.largest_drive = np.maximum(self.largest_drive, saved.drive.max(axis=0))
-        enough = self.convergence * self.largest_drive
         if self.smooth:
-            taken = saved.opportunity <= self.convergence * self.first_opportunity
-            still = (saved.drive <= _STILL * self.largest_drive).all(axis=1)
-            calm = np.flatnonzero((saved.drive <= enough).all(axis=1) & (taken | still))
-            return int(calm[0]) if len(calm) else None
+            return self.rest.first(saved)
+        enough = self.rest.enough(saved)
         way = np.linalg.norm(saved.parameters[-1] - saved.parameters[0], axis=1)
         norm = np.maximum(saved.unit_norm[-1], 1e-300)
         drive = way / (norm ** (self.degree - 1) * (piece.time[-1] - piece.time[0]) + 1e-300)
-        return len(piece.time) - 1 if (drive <= enough).all() else None
+        return len(piece.time) - 1 if (drive <= enough[-1]).all() else None
 
 
 def follow(
@@ -130,7 +124,7 @@ def follow(
     if rtol is None:
         rtol = _TOLERANCE[solver] if smooth else _KINKED_TOLERANCE
     runs = [
-        Follower(*given, bar, convergence)
+        Follower(*given, bar, Rest(given[2], convergence), max_steps)
         for given in zip(
             problems, starts, first_snapshots(problems, starts), recorders, strict=True
         )
@@ -139,12 +133,14 @@ def follow(
     patience = min(_PATIENCE, max_steps) if may_switch else max_steps
     ends = _advance(runs, solver, rtol, times, max_time, patience)
     outcomes = []
-    for run, end in zip(runs, ends, strict=True):
+    for run, end in zip(runs, list(ends), strict=True):
         solvers, stopped = solver, end
-        if stopped == "limit" and run.steps < max_steps and run.time < max_time:
+        to_go = run.steps < max_steps and run.time < max_time and "interrupted" not in ends
+        if stopped == "limit" and to_go:
             stiff = "implicit" if small else "stabilised"
             solvers = f"explicit, then {stiff}"
             (stopped,) = _advance([run], stiff, rtol, times, max_time, max_steps)
+            ends.append(stopped)  # Ctrl-C here ends the others, too
         outcomes.append(
             {
                 "solver": solvers,

@@ -10,7 +10,7 @@
     scale = [1e-2, 1e-4, 1e-6]
     seed = { from = 0, to = 4, count = 5 }
 
-or, in the place of `axes`, configurations that are drawn:
+or, instead of `axes` or beside it, configurations that are drawn:
 
     [sample]
     method = "latin-hypercube"
@@ -31,7 +31,7 @@ import numpy as np
 
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.sweep.measures import check_parameters, find_measure
-from saddlewalk.sweep.plan import Plan, grid, latin_hypercube, uniform
+from saddlewalk.sweep.plan import Plan, grid, latin_hypercube, product, uniform
 
 STUDIES = Path(__file__).parent / "studies"
 """Sweeps of the papers."""
@@ -58,7 +58,7 @@ def load_sweep(path: str | Path) -> SweepFile:
     text = file.read_text()
     content = _parsed(file, text)
     try:
-        return _understood(content)
+        return _understood(content, file.parent)
     except _FieldError as error:
         raise InputError(f"{file}{_line(text, error.field)}: {error}") from error
 
@@ -86,7 +86,7 @@ def _parsed(file: Path, text: str) -> Mapping[str, Any]:
             "Reading YAML needs PyYAML: pip install pyyaml. TOML needs nothing."
         ) from error
     try:
-        content = yaml.safe_load(text)
+        content = yaml.load(text, _yaml_loader(yaml))
     except yaml.YAMLError as error:
         where = getattr(error, "problem_mark", None)
         line = f", line {where.line + 1}" if where else ""
@@ -96,7 +96,18 @@ def _parsed(file: Path, text: str) -> Mapping[str, Any]:
     return content
 
 
-def _understood(content: Mapping[str, Any]) -> SweepFile:
+def _yaml_loader(yaml: Any) -> Any:
+    """YAML 1.1 takes 1e-2 for a word; numbers are read as everyone writes them."""
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    number = re.compile(r"^[-+]?(\d+(\.\d*)?|\.\d+)[eE][-+]?\d+$")
+    Loader.add_implicit_resolver("tag:yaml.org,2002:float", number, list("-+.0123456789"))
+    return Loader
+
+
+def _understood(content: Mapping[str, Any], folder: Path) -> SweepFile:
     for field in content:
         if field not in _FIELDS:
             raise _FieldError(str(field), f"Unknown field '{field}'.{nearest(str(field), _FIELDS)}")
@@ -104,20 +115,25 @@ def _understood(content: Mapping[str, Any]) -> SweepFile:
         own = field == "setting" and field not in content
         if not own and not isinstance(content.get(field), str):
             raise _FieldError(field, f"'{field}' is missing, or no word.")
-    if ("axes" in content) == ("sample" in content):
-        raise _FieldError("sample", "Give either 'axes' or 'sample'.")
-    measure = _of_field("measure", find_measure, content["measure"])
+    if "axes" not in content and "sample" not in content:
+        raise _FieldError("axes", "There must be 'axes' or 'sample': nothing is varied.")
+    measure = _of_field("measure", find_measure, content["measure"], folder)
+    named = content["measure"] if ":" not in content["measure"] else measure
     setting = content.get("setting")
-    _of_field("setting", check_parameters, content["measure"], setting, [])
+    _of_field("setting", check_parameters, named, setting, [])
     fixed = {**({"setting": setting} if setting else {}), **_table(content, "fixed")}
     plan = _grid(content, fixed) if "axes" in content else _sample(content, fixed)
+    if "axes" in content and "sample" in content:
+        plan = _of_field("sample", product, _sample(content, {}), plan)
     for name in plan.parameters:
-        _of_field(name, check_parameters, content["measure"], setting, [name])
+        _of_field(name, check_parameters, named, setting, [name])
     return SweepFile(measure, plan)
 
 
 def _grid(content: Mapping[str, Any], fixed: dict[str, Any]) -> Plan:
     axes = {name: _values(name, given) for name, given in _table(content, "axes").items()}
+    for name, values in axes.items():
+        _of_field(name, grid, {name: values})
     return _of_field(next(iter(axes), "axes"), grid, axes, **fixed)
 
 
@@ -133,7 +149,10 @@ def _sample(content: Mapping[str, Any], fixed: dict[str, Any]) -> Plan:
     odd = [name for name in given if name not in ranges]
     if odd:
         raise _FieldError(odd[0], f"'{odd[0]}' must be a range, [from, to] or [from, to, \"log\"].")
-    return _of_field("count", _METHODS[method], ranges, count, seed, **fixed)
+    for name, limits in ranges.items():
+        _of_field(name, uniform, {name: limits}, 1)
+    where = "count" if "count" in _table(content, "sample") else "sample"
+    return _of_field(where, _METHODS[method], ranges, count, draw=seed, **fixed)
 
 
 def _values(name: str, given: Any) -> Any:
@@ -153,7 +172,9 @@ def _values(name: str, given: Any) -> Any:
     try:
         values = space(given["from"], given["to"], given["count"])
     except (TypeError, ValueError) as error:
-        raise _FieldError(name, f"The range of '{name}' makes no sense: {error}.") from error
+        raise _FieldError(
+            name, f"The range of '{name}' must go from a number to a number; got {given}."
+        ) from error
     whole = isinstance(given["from"], int) and np.array_equal(values, np.round(values))
     return values.astype(int).tolist() if whole else values.tolist()
 
@@ -176,5 +197,8 @@ def _line(text: str, field: str) -> str:
     """Where a field stands in the file."""
     for number, line in enumerate(text.splitlines(), start=1):
         if re.match(rf"\s*\[?\s*[\"']?{re.escape(field)}\b", line):
+            return f", line {number}"
+    for number, line in enumerate(text.splitlines(), start=1):  # inside braces
+        if re.search(rf"[{{,]\s*[\"']?{re.escape(field)}\b[\"']?\s*[:=]", line):
             return f", line {number}"
     return ""

@@ -9,9 +9,11 @@ numbers.
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 import jax
+import numpy as np
 
 from saddlewalk.sweep.plan import Plan
 
@@ -62,42 +64,73 @@ def batches(
     return [batch for batch in every if not wanted.isdisjoint(batch)]
 
 
-def fastest(measure: Batchable, cells: Sequence[Cell]) -> int:
-    """How many cells of one program to run together: 1 where a loop is faster."""
+@dataclass(frozen=True)
+class Trial:
+    """What trying has shown for one program."""
+
+    lanes: int
+    found: Mapping[int, Mapping[str, Any]]
+    """Numbers of the cells that were tried in the way that won, by their place in the program."""
+
+
+def fastest(measure: Batchable, cells: Sequence[Cell]) -> Trial:
+    """How many cells of one program to run together: 1 where a loop is faster, or where trying fails."""
+    try:
+        return _tried(measure, cells)
+    except Exception:
+        return Trial(1, {})  # a bad cell: each will say for itself what is wrong
+
+
+def _tried(measure: Batchable, cells: Sequence[Cell]) -> Trial:
     most = min(len(cells), _that_fit(measure.size(cells[0])))
-    first = _seconds(lambda: measure(**cells[0]))
-    tried = cells[1 : 1 + _TRIED]
-    if most < 2 or not tried:
-        return 1
-    alone = _seconds(lambda: [measure(**cell) for cell in tried]) / len(tried)
+    if most < 2:
+        return Trial(1, {})
+    first, found = _timed(lambda: [measure(**cells[0])])
+    # spread over the batch: cells may take the longer, the further they are along an axis
+    places = sorted({int(k) for k in np.linspace(1, most - 1, min(_TRIED, most - 1)).round()})
+    taken, others = _timed(lambda: [measure(**cells[k]) for k in places])
+    alone = taken / len(places)
+    loop = Trial(1, dict(zip([0, *places], [*found, *others], strict=True)))
     if alone * len(cells) < first - alone:
-        return 1  # to compile a second program would take longer than all cells
+        return loop  # to compile a second program would take longer than all cells
     while most > 1:
         try:
-            return most if _in_batch(measure, cells[:most]) < alone else 1
+            batch = _batch(measure, cells, most, alone)
+            return loop if batch is None else Trial(most, dict(enumerate(batch)))
         except Exception as error:
             if _FULL not in str(error):
-                return 1
+                raise
             most //= 2
-    return 1
+    return loop
 
 
-def _in_batch(measure: Batchable, cells: Sequence[Cell]) -> float:
-    """Seconds a cell, of the second batch: the first is compiled."""
-    measure.together(cells)
-    return _seconds(lambda: measure.together(cells)) / len(cells)
+def _batch(
+    measure: Batchable, cells: Sequence[Cell], most: int, alone: float
+) -> Sequence[Mapping[str, Any]] | None:
+    """The first batch, if batches are faster; compiling does not count, unless it need not be told apart."""
+    taken, found = _timed(lambda: measure.together(cells[:most]))
+    if taken / most < alone:
+        return found
+    again, _ = _timed(lambda: measure.together(cells[:most]))
+    return found if again / most < alone else None
 
 
 def _that_fit(size: int) -> int:
     device = jax.local_devices()[0]
     if device.platform == "cpu":
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        return max(1, min(_MOST_ON_CPU, free // (_PART * size)))
+        return max(1, min(_MOST_ON_CPU, _free_memory() // (_PART * size)))
     held = device.memory_stats() or {}
     return max(1, (held.get("bytes_limit", 0) - held.get("bytes_in_use", 0)) // (_PART * size))
 
 
-def _seconds(function: Callable[[], Any]) -> float:
+def _free_memory() -> int:
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):  # not every system tells
+        return 2**32
+
+
+def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
     begin = time.perf_counter()
-    function()
-    return time.perf_counter() - begin
+    found = function()
+    return time.perf_counter() - begin, found

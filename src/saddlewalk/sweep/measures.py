@@ -7,8 +7,10 @@ A cell names a setting of the command line and its options, and the options of t
 import importlib
 import inspect
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -192,10 +194,13 @@ MEASURES: dict[str, Any] = {
 }
 
 
-def find_measure(name: str) -> Callable[..., Mapping[str, float]]:
-    """A measure by its name, or `module:function` of one's own."""
+def find_measure(name: str, beside: Path | None = None) -> Callable[..., Mapping[str, float]]:
+    """A measure by its name, or `module:function` of one's own, also from a folder beside."""
     if ":" in name:
         module, function = name.split(":", 1)
+        for folder in (str(beside or "."), "."):
+            if folder not in sys.path:
+                sys.path.append(folder)
         try:
             return getattr(importlib.import_module(module), function)
         except (ImportError, AttributeError) as error:
@@ -205,20 +210,23 @@ def find_measure(name: str) -> Callable[..., Mapping[str, float]]:
     return MEASURES[name]
 
 
-def check_parameters(measure: str, setting: str | None, names: Sequence[str]) -> None:
-    """Refuse parameters that a measure or its setting does not take, before anything runs."""
-    if measure in MEASURES:
+def check_parameters(measure: Any, setting: str | None, names: Sequence[str]) -> None:
+    """Refuse parameters that a measure or its setting does not take, before anything runs.
+
+    `measure` is the name of one of the package, or a function.
+    """
+    if isinstance(measure, str):
         if setting is None:
             raise InputError(f"'{measure}' needs a setting.")
+        whose = f"'{measure}' of '{setting}'"
         known = ["setting", *MEASURES[measure].options, *find_setting(setting).options]
     else:
-        taken = inspect.signature(find_measure(measure)).parameters.values()
+        taken = inspect.signature(measure).parameters.values()
         if any(one.kind is one.VAR_KEYWORD for one in taken):
             return
-        known = [one.name for one in taken]
+        whose, known = "The measure", [one.name for one in taken]
     for name in names:
         if name not in known:
-            whose = f"'{measure}' of '{setting}'" if setting else f"'{measure}'"
             raise InputError(f"{whose} has no parameter '{name}'.{nearest(name, known)}")
 
 

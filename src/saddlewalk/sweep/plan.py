@@ -9,6 +9,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,8 @@ from scipy.stats import qmc
 
 from saddlewalk.errors import InputError
 
+RESERVED = ("status", "error")
+"""What a store calls its own."""
 SAMPLE = "sample"
 """Name of the axis of configurations that are drawn."""
 Range = tuple[float, float] | tuple[float, float, str]
@@ -41,6 +44,11 @@ class Plan:
                 raise InputError(f"The axis '{name}' has no values.")
         if not self.axes:
             raise InputError("Nothing is varied: a sweep needs at least one axis.")
+        reserved = [name for name in (*varied, *self.dims) if name in RESERVED or "/" in name]
+        if reserved:
+            raise InputError(f"A parameter of a sweep cannot be called '{reserved[0]}'.")
+        for name, value in self.fixed.items():
+            _check_written(name, value)
 
     @property
     def dims(self) -> dict[str, int]:
@@ -79,9 +87,11 @@ class Plan:
         return found
 
     def fingerprint(self, measure: str) -> str:
-        """What must not change between two runs that fill one store."""
-        said = {"measure": measure, "axes": self.axes, "fixed": dict(self.fixed)}
-        return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+        """What must not change between two runs that fill one store; of a file of data, what is in it."""
+        files = [v for v in self.fixed.values() if isinstance(v, str) and Path(v).is_file()]
+        contents = [hashlib.sha256(Path(file).read_bytes()).hexdigest() for file in files]
+        said = {"measure": measure, "axes": self.axes, "fixed": dict(self.fixed), "data": contents}
+        return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return (self.cell(number) for number in range(len(self)))
@@ -92,18 +102,23 @@ def grid(axes: Mapping[str, Sequence[Any]], **fixed: Any) -> Plan:
     return Plan(tuple((name, {name: _plain(name, values)}) for name, values in axes.items()), fixed)
 
 
-def uniform(ranges: Mapping[str, Range], samples: int, seed: int = 0, **fixed: Any) -> Plan:
-    """Configurations that are drawn independently."""
-    points = np.random.default_rng(seed).uniform(size=(_count(samples), len(ranges)))
+def uniform(ranges: Mapping[str, Range], count: int, *, draw: int = 0, **fixed: Any) -> Plan:
+    """So many configurations, drawn independently; `draw` is the seed of the draw."""
+    points = np.random.default_rng(draw).uniform(size=(_count(count), len(ranges)))
     return _drawn(ranges, points, fixed)
 
 
-def latin_hypercube(ranges: Mapping[str, Range], samples: int, seed: int = 0, **fixed: Any) -> Plan:
-    """Configurations that fall once into each of `samples` slices of every parameter."""
-    points = qmc.LatinHypercube(len(ranges), rng=np.random.default_rng(seed)).random(
-        _count(samples)
-    )
+def latin_hypercube(
+    ranges: Mapping[str, Range], count: int, *, draw: int = 0, **fixed: Any
+) -> Plan:
+    """Configurations that fall once into each of `count` slices of every parameter."""
+    points = qmc.LatinHypercube(len(ranges), rng=np.random.default_rng(draw)).random(_count(count))
     return _drawn(ranges, points, fixed)
+
+
+def product(one: Plan, other: Plan) -> Plan:
+    """Every cell of one with every cell of the other: drawn configurations, each with all seeds."""
+    return Plan((*one.axes, *other.axes), {**one.fixed, **other.fixed})
 
 
 def _drawn(ranges: Mapping[str, Range], points: np.ndarray, fixed: Mapping[str, Any]) -> Plan:
@@ -115,14 +130,18 @@ def _drawn(ranges: Mapping[str, Range], points: np.ndarray, fixed: Mapping[str, 
 
 
 def _stretched(name: str, limits: Range, unit: np.ndarray) -> np.ndarray:
-    low, high, *how = limits
-    if how not in ([], ["log"]) or not low < high or (how and low <= 0):
+    """The unit interval onto a range; one between whole numbers has whole numbers in it."""
+    low, high, *how = limits if len(limits) > 1 else (0, 0)
+    numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in (low, high))
+    if not numbers or how not in ([], ["log"]) or not low < high or (how and low <= 0):
         raise InputError(
             f"The range of '{name}' must be [from, to], or [from, to, \"log\"] with from above 0; got "
             f"{list(limits)}."
         )
     if how:
         return np.exp(np.log(low) + unit * (np.log(high) - np.log(low)))
+    if isinstance(low, int) and isinstance(high, int):
+        return np.floor(low + unit * (high + 1 - low)).astype(int)
     return low + unit * (high - low)
 
 
@@ -143,6 +162,16 @@ def _plain(name: str, values: Sequence[Any]) -> tuple[Any, ...]:
     if len(set(plain)) < len(plain):
         raise InputError(f"The axis '{name}' has a value twice.")
     return plain
+
+
+def _check_written(name: str, value: Any) -> None:
+    try:
+        json.dumps(value)
+    except TypeError as error:
+        raise InputError(
+            f"'{name}' must be a number, a word or a list of them, so that two sweeps can be told apart; "
+            f"got {type(value).__name__}."
+        ) from error
 
 
 def _column(values: tuple[Any, ...]) -> np.ndarray:

@@ -5,9 +5,9 @@ So whatever stops a sweep, what it called done is there, and everything else is 
 writes, many may read.
 """
 
-import json
 import math
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,13 @@ import xarray as xr
 import zarr
 
 from saddlewalk.errors import InputError
-from saddlewalk.store import versions
-from saddlewalk.sweep.plan import Plan
+from saddlewalk.store import new_folder, versions
+from saddlewalk.sweep.plan import RESERVED, Plan
 
-STATUS, ERROR = "status", "error"
+STATUS, ERROR = RESERVED
 WAITING, DONE, FAILED = 0, 1, 2
+_DECIDE = ("saddlewalk", "jax", "numpy")
+"""Packages whose versions decide numbers."""
 _PER_FILE = 4096
 """Cells in a file: few files to open, and little to write anew for one cell."""
 
@@ -30,20 +32,34 @@ Values = Mapping[str, float]
 class Results:
     """A sweep's store, open for writing."""
 
-    def __init__(self, path: str | Path, plan: Plan, measure: str) -> None:
+    def __init__(self, path: str | Path, plan: Plan, measure: str, code: str = "") -> None:
+        """`code` is what the measure does, in words that change with it."""
         self.path, self.plan = Path(path), plan
         self._taken = {*plan.coordinates(), STATUS, ERROR}
-        fingerprint = plan.fingerprint(measure)
-        if self.path.exists():
-            self._group = _reopened(self.path, fingerprint)
-        else:
-            self._create(measure, fingerprint)
+        fingerprint = plan.fingerprint(measure + code)
+        if not self.path.exists():
+            try:
+                self._create(measure, fingerprint)
+            except OSError:
+                if not self.path.exists():  # else someone was faster
+                    raise
+        self._group = _reopened(self.path, fingerprint)
+        self._unlock = _locked(self.path)
         self._held = {
             name: np.asarray(array[...]).ravel()
             for name, array in self._group.arrays()
-            if name not in plan.coordinates()
+            if name not in plan.coordinates() and (self._names or name in (STATUS, ERROR))
         }
         self._held[ERROR] = self._held[ERROR].astype(object)
+
+    @property
+    def _names(self) -> list[str]:
+        """What is measured; nothing before the first cell is done."""
+        return list(self._group.attrs.get("measured", []))
+
+    def close(self) -> None:
+        """Let others write."""
+        self._unlock()
 
     @property
     def status(self) -> np.ndarray:
@@ -57,7 +73,7 @@ class Results:
 
     def keep_lanes(self, lanes: Mapping[str, int]) -> None:
         """Decide for good: cells that run in other company may differ in their last digit."""
-        self._group.attrs["lanes"] = dict(lanes)
+        self._group.attrs["lanes"] = {**self.lanes, **lanes}
         zarr.consolidate_metadata(self._group.store)
 
     @property
@@ -101,14 +117,17 @@ class Results:
         """Numbers that the store has room for; the first cell that is done says which there are."""
         if isinstance(values, str):
             return values
-        taken = [name for name in values if name in self._taken]
+        if not values:
+            return "This cell gave no numbers."
+        taken = [name for name in values if name in self._taken or "/" in name]
         if taken:
-            return f"A measured number cannot be called '{taken[0]}': the store has one already."
+            return f"A measured number cannot be called '{taken[0]}'."
         known = set(self._held) - {STATUS, ERROR}
         if not known:
             for name in values:
                 self._held[name] = np.full(len(self.plan), np.nan)
                 self._array(name, np.dtype("float64"), self.plan.dims)
+            self._group.attrs["measured"] = list(values)
             zarr.consolidate_metadata(self._group.store)
         elif set(values) != known:
             return f"This cell gave {sorted(values)}, others gave {sorted(known)}."
@@ -136,27 +155,28 @@ class Results:
         return set(zip(*blocks.tolist(), strict=True))
 
     def _create(self, measure: str, fingerprint: str) -> None:
+        """Make the store beside its place and move it there: it is there whole, or not at all."""
         if not self.path.parent.is_dir():
             raise InputError(
                 f"Cannot write {self.path}: the folder {self.path.parent} does not exist."
             )
-        # format 2: the third has no agreed place for the metadata of all arrays, which opening wants
-        self._group = zarr.open_group(self.path, mode="w-", zarr_format=2)
-        for name, (axis, values) in self.plan.coordinates().items():
-            self._array(name, values.dtype, {axis: len(values)})[...] = values
-        self._array(STATUS, np.dtype("int8"), self.plan.dims)[...] = WAITING
-        self._array(ERROR, np.dtype("U"), self.plan.dims)[...] = ""
-        # last: a store without it was not finished being made
-        self._group.attrs.update(
-            {
-                "fingerprint": fingerprint,
-                "measure": measure,
-                "varied": list(self.plan.coordinates()),
-                "fixed": json.loads(json.dumps(dict(self.plan.fixed), default=str)),
-                "versions": versions(),
-            }
-        )
-        zarr.consolidate_metadata(self._group.store)
+        with new_folder(self.path) as draft:
+            # format 2: the third has no agreed place for the metadata of all arrays, which opening wants
+            self._group = zarr.open_group(draft, mode="a", zarr_format=2)
+            for name, (axis, values) in self.plan.coordinates().items():
+                self._array(name, values.dtype, {axis: len(values)})[...] = values
+            self._array(STATUS, np.dtype("int8"), self.plan.dims)[...] = WAITING
+            self._array(ERROR, np.dtype("U"), self.plan.dims)[...] = ""
+            self._group.attrs.update(
+                {
+                    "fingerprint": fingerprint,
+                    "measure": measure,
+                    "varied": list(self.plan.coordinates()),
+                    "fixed": dict(self.plan.fixed),
+                    "versions": versions(),
+                }
+            )
+            zarr.consolidate_metadata(self._group.store)
 
     def _array(self, name: str, dtype: np.dtype, dims: Mapping[str, int]) -> Any:
         shape = tuple(dims.values())
@@ -167,6 +187,7 @@ class Results:
             chunks=_chunks(shape),
             # what is not written reads as missing: right for numbers alone
             fill_value=np.nan if dtype.kind == "f" and len(dims) == len(self.plan.dims) else None,
+            overwrite=True,  # one that was being made when the run was killed
         )
         array.attrs["_ARRAY_DIMENSIONS"] = list(dims)
         return array
@@ -177,20 +198,49 @@ def open_results(path: str | Path) -> xr.Dataset:
     if not Path(path).is_dir():
         raise InputError(f"There is no store {path}.")
     found = xr.open_zarr(path)
-    return found.set_coords(found.attrs["varied"])
+    found = found.set_coords(found.attrs["varied"])
+    # numbers are written before the status that calls them done
+    return found.assign(
+        {name: found[name].where(found[STATUS] == DONE) for name in found.attrs.get("measured", [])}
+    )
 
 
 def _reopened(path: Path, fingerprint: str) -> Any:
     try:
-        group = zarr.open_group(path, mode="r+")
-        known = group.attrs.get("fingerprint")
+        group = zarr.open_group(path, mode="r+", use_consolidated=False)
+        attributes: dict[str, Any] = group.attrs.asdict()
+        known, made_with = attributes["fingerprint"], attributes["versions"]
     except Exception as error:
         raise InputError(f"{path} is no store of a sweep.") from error
     if known != fingerprint:
         raise InputError(
-            f"{path} belongs to a sweep with another configuration; give a new store, or remove it."
+            f"{path} belongs to a sweep with another configuration, measure or data; give a new store, or "
+            "remove it."
+        )
+    now = versions()
+    changed = [name for name in _DECIDE if made_with.get(name) != now[name]]
+    if changed:
+        name = changed[0]
+        raise InputError(
+            f"{path} was begun with {name} {made_with.get(name)}, and this is {now[name]}: numbers of both "
+            "are not mixed. Give a new store."
         )
     return group
+
+
+def _locked(path: Path) -> Callable[[], None]:
+    """Keep others from writing, who would undo our cells and we theirs; returns how to let them."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: then it is up to the user
+        return lambda: None
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(folder)
+        raise InputError(f"Another process is writing {path}.") from error
+    return lambda: os.close(folder)
 
 
 def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:

@@ -1,15 +1,13 @@
-"""Run the cells of a plan: in this process, on a local cluster, or on any Dask scheduler.
+"""`sweep`: measure the cells of a plan that a store does not have yet.
 
-Whoever computes a cell calls the same function with the same parameters, and one process writes the store:
-results do not depend on the engine, and a worker that dies takes nothing with it that was called done.
+One process writes the store, whoever computes the cells: a worker that dies takes nothing with it that was
+called done.
 """
 
-import logging
-import shutil
-import subprocess
+import inspect
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,28 +16,25 @@ import numpy as np
 import xarray as xr
 
 from saddlewalk.errors import InputError
-from saddlewalk.interrupts import heeding_interrupts
 from saddlewalk.progress import Progress
+from saddlewalk.sweep.engines import Batch, Engine, engine_for, numbers_of
 from saddlewalk.sweep.lanes import Batchable, batches, fastest, programs
+from saddlewalk.sweep.measures import MEASURES, check_parameters, find_measure
 from saddlewalk.sweep.plan import Plan
-from saddlewalk.sweep.results import DONE, FAILED, WAITING, Results, Values, open_results
+from saddlewalk.sweep.results import FAILED, WAITING, Results, Values, open_results
 
 Measure = Callable[..., Mapping[str, Any]]
 """Takes the parameters of a cell by name and gives numbers by name."""
-Batch = tuple[int, ...]
-"""Numbers of the cells that run together."""
 CONFIRM = 1_000_000
 """Cells beyond which a sweep wants to be confirmed."""
-_WAITING = 4
-"""Tasks that are handed out for each worker at a time."""
 _REST = 9
 """Time between two writes, in units of what one takes."""
-_LOSSES = 10
-"""How often a cell may lose its worker before it counts as failed."""
+_MOST_TRIED = 16_384
+"""Cells that a trial may look at."""
 
 
 def sweep(
-    measure: Measure,
+    measure: Measure | str,
     plan: Plan,
     store: str | Path,
     *,
@@ -56,8 +51,8 @@ def sweep(
 
     Parameters
     ----------
-    measure : function of the parameters of a cell that returns numbers by name; a `Batchable` one can take
-        many cells at once.
+    measure : "predict", "train", "compare", "diagnose", "regime", "fit", or a function of the parameters of a
+        cell that returns numbers by name; a `Batchable` one can take many cells at once.
     plan : what is varied: `grid`, `uniform` or `latin_hypercube`.
     store : folder of the results (Zarr); an existing one of the same sweep is resumed.
     workers : processes of a local cluster, with a GPU each where there are some; by default cells run in
@@ -68,261 +63,188 @@ def sweep(
     confirmed : needed for more than a million cells.
     """
     _check(plan, workers, scheduler, lanes, confirmed)
-    results = Results(store, plan, _name(measure))
-    if not len(results.todo(retry)):
-        return open_results(store)
-    with Progress("sweep", progress) as bar, _engine(workers, scheduler) as engine:
-        bar.update("compiling")
-        todo = _batches(measure, results, engine, lanes, retry)
-        pace, states = _Pace(results), (WAITING, FAILED) if retry else (WAITING,)
-        with _Writer(results) as writer:
-            for finished in engine(_attempts(measure, plan, todo)):
-                writer.add({k: v for k, v in finished.items() if results.status[k] in states})
-                bar.update(pace.words(), float(np.mean(results.status != WAITING)))
+    function = find_measure(measure) if isinstance(measure, str) else measure
+    _check_known(function, plan)
+    results = Results(store, plan, _name(function), _code(function))
+    try:
+        if len(results.todo(retry)):
+            _run(function, results, (workers, scheduler), lanes, retry, progress)
+    finally:
+        results.close()
     return open_results(store)
 
 
-class _Writer:
-    """Writes cells as they finish; where they come faster than a disk, some at a time.
+def _run(
+    measure: Measure,
+    results: Results,
+    where: tuple[int | None, str | None],
+    lanes: int | None,
+    retry: bool,
+    progress: bool | None,
+) -> None:
+    states = (WAITING, FAILED) if retry else (WAITING,)
+    pace = _Pace(len(results.todo(retry)))
+    with (
+        Progress("sweep", progress) as bar,
+        engine_for(*where) as engine,
+        _Writer(results) as writer,
+    ):
 
-    Writing takes a tenth of the time at most, so a crash costs about ten times what one write takes.
-    """
+        def keep(finished: Mapping[int, Values | str]) -> None:
+            wanted = {k: v for k, v in finished.items() if results.status[k] in states}
+            writer.add(wanted)
+            pace.count(wanted)
+            bar.update(pace.words(), pace.part)
 
-    def __init__(self, results: Results) -> None:
-        self._results = results
-        self._waiting: dict[int, Values | str] = {}
-        self._next = 0.0
-
-    def __enter__(self) -> "_Writer":
-        return self
-
-    def add(self, finished: Mapping[int, Values | str]) -> None:
-        self._waiting |= finished
-        begin = time.monotonic()
-        if begin >= self._next:
-            self._flush()
-            end = time.monotonic()
-            self._next = end + _REST * (end - begin)
-
-    def _flush(self) -> None:
-        ready, self._waiting = self._waiting, {}
-        self._results.write(ready)
-
-    def __exit__(self, *_: object) -> None:
-        if self._waiting:
-            self._flush()
-
-
-def attempt(measure: Any, cells: Sequence[Mapping[str, Any]], lanes: int = 1) -> list[Values | str]:
-    """Of each cell its numbers, or what went wrong; one bad cell does not spoil the others."""
-    if lanes > 1:
-        filled = [*cells, *[cells[-1]] * (lanes - len(cells))]  # the last batch has the same shape
-        try:
-            found = [_numbers(values) for values in measure.together(filled)]
-            return list(found[: len(cells)])
-        except Exception:
-            pass
-    return [_alone(measure, cell) for cell in cells]
-
-
-def _alone(measure: Measure, cell: Mapping[str, Any]) -> Values | str:
-    try:
-        return _numbers(measure(**cell))
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"
-
-
-def _numbers(found: Mapping[str, Any]) -> Values:
-    return {str(name): _number(name, value) for name, value in found.items()}
-
-
-def _number(name: str, value: Any) -> float:
-    array = np.asarray(value)
-    if array.size != 1:
-        raise InputError(f"'{name}' must be one number; it has shape {array.shape}.")
-    return float(array.reshape(()))
+        bar.update("compiling")
+        if isinstance(measure, Batchable):
+            _choose_lanes(measure, results, engine, lanes, keep)
+        for finished in engine(_attempts(measure, results, writer.missing(results.todo(retry)))):
+            keep(finished)
 
 
 # --- what runs together -------------------------------------------------------------------------------------
 
 
-def _batches(
-    measure: Measure, results: Results, engine: "Engine", lanes: int | None, retry: bool
-) -> list[tuple[Batch, int]]:
-    """Cells to run, those that run together side by side, and how many lanes their program has."""
-    todo, plan = results.todo(retry).tolist(), results.plan
-    if not isinstance(measure, Batchable):
-        return [((number,), 1) for number in todo]
-    groups = programs(measure, plan)
-    if not results.lanes:
-        found = {
-            name: min(lanes, len(numbers))
-            if lanes is not None
-            else engine.call(fastest, measure, [plan.cell(k) for k in numbers[:_MOST_TRIED]])
-            for name, numbers in groups.items()
-        }
-        results.keep_lanes(found)
-    elif lanes is not None and lanes not in results.lanes.values():
-        raise InputError(
-            f"This sweep was begun with {max(results.lanes.values())} lanes; go on with as many."
-        )
-    every = batches(groups, results.lanes, todo)
-    of_cell = {number: name for name, numbers in groups.items() for number in numbers}
-    return [(tuple(batch), results.lanes[of_cell[batch[0]]]) for batch in every]
-
-
-_MOST_TRIED = 16_384
-"""Cells that a trial may look at."""
+def _choose_lanes(
+    measure: Batchable,
+    results: Results,
+    engine: Engine,
+    wanted: int | None,
+    keep: Callable[[Mapping[int, Values | str]], None],
+) -> None:
+    """Decide for each program, once for all runs of a store; what was found by trying is kept."""
+    for name, numbers in programs(measure, results.plan).items():
+        known = results.lanes.get(name)
+        asked = None if wanted is None else min(wanted, len(numbers))
+        if known is not None and asked is not None and known != asked:
+            raise InputError(f"This sweep was begun with {known} lanes; go on with as many.")
+        if known is None and asked is not None:
+            results.keep_lanes({name: asked})
+        elif known is None:
+            cells = [results.plan.cell(k) for k in numbers[:_MOST_TRIED]]
+            trial = engine.call(fastest, measure, cells)
+            results.keep_lanes({name: trial.lanes})
+            keep({numbers[k]: numbers_of(values) for k, values in trial.found.items()})
 
 
 def _attempts(
-    measure: Measure, plan: Plan, todo: Sequence[tuple[Batch, int]]
+    measure: Measure, results: Results, todo: Sequence[int]
 ) -> Iterator[tuple[Batch, tuple[Any, ...]]]:
-    for batch, lanes in todo:
-        yield batch, (measure, [plan.cell(number) for number in batch], lanes)
-
-
-# --- engines ------------------------------------------------------------------------------------------------
-
-Attempts = Iterator[tuple[Batch, tuple[Any, ...]]]
-
-
-class Engine:
-    """This process."""
-
-    def __call__(self, attempts: Attempts) -> Iterator[dict[int, Values | str]]:
-        """Results of batch after batch."""
-        for batch, given in attempts:
-            with heeding_interrupts():
-                found = attempt(*given)
-            yield dict(zip(batch, found, strict=True))
-
-    def call(self, function: Callable[..., Any], *given: Any) -> Any:
-        """One call, where cells are computed."""
-        return function(*given)
-
-
-class Cluster(Engine):
-    """The workers of a Dask cluster."""
-
-    def __init__(self, client: Any) -> None:
-        self._client = client
-
-    def call(self, function: Callable[..., Any], *given: Any) -> Any:
-        """One call, on a worker."""
-        return self._client.submit(function, *given, pure=False).result()
-
-    def __call__(self, attempts: Attempts) -> Iterator[dict[int, Values | str]]:
-        """Results in the order in which they end, as many at a time as workers can hold."""
-        from distributed import as_completed
-
-        batch_of: dict[str, Batch] = {}
-
-        def hand_out(batch: Batch, given: tuple[Any, ...]) -> Any:
-            future = self._client.submit(attempt, *given, pure=False, retries=2)
-            batch_of[future.key] = batch
-            return future
-
-        many = _WAITING * max(1, len(self._client.scheduler_info()["workers"]))
-        first = [hand_out(*one) for _, one in zip(range(many), attempts, strict=False)]
-        running = as_completed(first, raise_errors=False)
-        for ended in running.batches():
-            finished: dict[int, Values | str] = {}
-            for future in ended:
-                batch = batch_of.pop(future.key)
-                failed = future.exception() if future.status == "error" else None
-                words: list[Values | str] = [f"{type(failed).__name__}: {failed}"] * len(batch)
-                finished |= dict(zip(batch, words if failed else future.result(), strict=True))
-            yield finished
-            for _, one in zip(ended, attempts, strict=False):
-                running.add(hand_out(*one))
-
-
-@contextmanager
-def _engine(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
-    if workers is None and scheduler is None:
-        yield Engine()
+    plan = results.plan
+    if not isinstance(measure, Batchable):
+        for number in todo:
+            yield (number,), (measure, [plan.cell(number)])
         return
-    try:
-        import dask
-        from distributed import Client
-    except ImportError as error:
-        raise InputError("Clusters need Dask: pip install saddlewalk[cluster].") from error
-    if scheduler is not None:
-        try:
-            client = Client(scheduler, timeout=10)
-        except (OSError, ValueError) as error:
-            raise InputError(f"There is no Dask scheduler at {scheduler}: {error}") from error
-        with client:
-            yield Cluster(client)
-        return
-    with (
-        dask.config.set({"distributed.scheduler.allowed-failures": _LOSSES}),
-        _local_cluster(workers or 1) as local,
-        Client(local) as client,
-    ):
-        client.wait_for_workers(workers)
-        yield Cluster(client)
+    groups, lanes = programs(measure, plan), results.lanes
+    name_of = {number: name for name, numbers in groups.items() for number in numbers}
+    for batch in batches(groups, lanes, todo):
+        cells = [plan.cell(number) for number in batch]
+        yield tuple(batch), (measure, cells, lanes[name_of[batch[0]]])
 
 
-def _local_cluster(workers: int) -> Any:
-    """Processes on this machine; each sees one of its GPUs, if it has any."""
-    from distributed import LocalCluster
-
-    gpus = count_gpus()
-
-    class Pinned(LocalCluster):
-        def new_worker_spec(self) -> Any:
-            (name, spec), *_ = super().new_worker_spec().items()
-            if not gpus:
-                return {name: spec}
-            pinned = {"CUDA_VISIBLE_DEVICES": str(int(name) % gpus)}
-            return {name: {**spec, "options": {**spec["options"], "env": pinned}}}
-
-    cluster = Pinned(
-        n_workers=0, threads_per_worker=1, dashboard_address=None, silence_logs=logging.ERROR
-    )
-    cluster.scale(workers)
-    return cluster
+# --- writing ------------------------------------------------------------------------------------------------
 
 
-def count_gpus() -> int:
-    """GPUs of this machine, without a program that holds them."""
-    tool = shutil.which("nvidia-smi")
-    if tool is None:
-        return 0
-    said = subprocess.run([tool, "-L"], capture_output=True, text=True, check=False)
-    return sum(line.startswith("GPU ") for line in said.stdout.splitlines())
+class _Writer:
+    """Writes cells as they finish; where they come faster than a disk, some at a time.
+
+    Writing takes a tenth of the time at most, and no cell waits for longer than about ten writes take: a
+    thread writes what is waiting while the next cells are computed.
+    """
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self._waiting: dict[int, Values | str] = {}
+        self._lock = threading.Lock()
+        self._timer: threading.Timer | None = None
+        self._next = 0.0
+        self._failed: BaseException | None = None
+
+    def __enter__(self) -> "_Writer":
+        return self
+
+    def add(self, finished: Mapping[int, Values | str]) -> None:
+        if self._failed is not None:
+            raise self._failed
+        with self._lock:
+            self._waiting |= finished
+            pause = self._next - time.monotonic()
+            if pause <= 0:
+                self._flush()
+            elif self._timer is None:
+                self._timer = threading.Timer(pause, self._late)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def missing(self, todo: np.ndarray) -> list[int]:
+        """Cells that are neither written nor waiting to be."""
+        with self._lock:
+            return [number for number in todo.tolist() if number not in self._waiting]
+
+    def _late(self) -> None:
+        with self._lock:
+            self._timer = None
+            try:
+                self._flush()
+            except BaseException as error:  # told by the thread that computes
+                self._failed = error
+
+    def _flush(self) -> None:
+        if not self._waiting:
+            return
+        begin = time.monotonic()
+        ready, self._waiting = self._waiting, {}
+        self._results.write(ready)
+        end = time.monotonic()
+        self._next = end + _REST * (end - begin)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._flush()
+        if self._failed is not None:
+            raise self._failed
 
 
-# --- words --------------------------------------------------------------------------------------------------
+# --- words and checks ---------------------------------------------------------------------------------------
 
 
 class _Pace:
     """Cells done, failed, a second, and the time that is left."""
 
-    def __init__(self, results: Results) -> None:
-        self._results = results
+    def __init__(self, many: int) -> None:
+        self._many, self._done, self._failed = many, 0, 0
         self._begin = time.monotonic()
-        self._before = int(np.sum(results.status != 0))
+
+    def count(self, finished: Mapping[int, Values | str]) -> None:
+        self._done += len(finished)
+        self._failed += sum(isinstance(values, str) for values in finished.values())
+
+    @property
+    def part(self) -> float:
+        return self._done / max(1, self._many)
 
     def words(self) -> str:
-        status = self._results.status
-        done, failed = (int(np.sum(status == state)) for state in (DONE, FAILED))
-        now = done + failed - self._before
-        rate = now / max(time.monotonic() - self._begin, 1e-9)
-        said = [f"{done + failed:,} of {len(status):,} cells"]
-        if failed:
-            said.append(f"{failed} failed")
-        if now:
-            left = timedelta(seconds=round((len(status) - done - failed) / rate))
+        rate = self._done / max(time.monotonic() - self._begin, 1e-9)
+        said = [f"{self._done:,} of {self._many:,} cells"]
+        if self._failed:
+            said.append(f"{self._failed} failed")
+        if self._done:
+            left = timedelta(seconds=round((self._many - self._done) / rate))
             said += [f"{rate:.3g}/s", f"{left} left"]
         return ", ".join(said)
 
 
 def _check(
-    plan: Plan, workers: int | None, scheduler: str | None, lanes: int | None, confirmed: bool
+    plan: Any, workers: int | None, scheduler: str | None, lanes: int | None, confirmed: bool
 ) -> None:
+    if not isinstance(plan, Plan):
+        raise InputError(
+            f"What is varied must be a plan, for instance grid({{...}}); got {type(plan).__name__}."
+        )
     if workers is not None and scheduler is not None:
         raise InputError("Give workers of a local cluster or a scheduler, not both.")
     if lanes is not None and lanes < 1:
@@ -331,6 +253,35 @@ def _check(
         raise InputError(f"The plan has {len(plan):,} cells. Confirm that this is meant (--yes).")
 
 
+def _check_known(measure: Any, plan: Plan) -> None:
+    """Names of parameters, before anything runs."""
+    if any(measure is known for known in MEASURES.values()):
+        setting = plan.fixed.get("setting")
+        if setting is not None or "setting" not in plan.parameters:
+            check_parameters(measure.name, setting, plan.parameters)
+    elif not isinstance(measure, Batchable):
+        check_parameters(measure, None, plan.parameters)
+        for one in inspect.signature(measure).parameters.values():
+            by_name = one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+            if by_name and one.default is one.empty and one.name not in plan.parameters:
+                raise InputError(f"The measure needs '{one.name}', which the plan does not give.")
+
+
 def _name(measure: Any) -> str:
     own = getattr(measure, "name", None)
-    return str(own) if own else f"{measure.__module__}.{measure.__qualname__}"
+    if own:
+        return str(own)
+    whose = getattr(measure, "func", measure)  # functools.partial
+    return f"{whose.__module__}.{getattr(whose, '__qualname__', type(whose).__qualname__)}"
+
+
+def _code(measure: Any) -> str:
+    """The source of a function of one's own: with other code it is another sweep."""
+    if getattr(measure, "name", None):
+        return ""
+    try:
+        return inspect.getsource(getattr(measure, "func", measure)) + repr(
+            getattr(measure, "keywords", "")
+        )
+    except (OSError, TypeError):
+        return ""

@@ -1,0 +1,92 @@
+"""Every code block of the README and of the docs runs, page by page, as a reader would run it."""
+
+import re
+import shlex
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from saddlewalk.cli import main
+from saddlewalk.sweep.files import load_sweep
+from saddlewalk.tasks import public
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+SAYS = {
+    "README.md": "order as predicted",
+    "docs/saddles.md": "2 of 50 units",
+    "docs/regimes.md": "downstream",
+    "docs/features.md": "residual",
+    "docs/howto/pipeline.md": "[0 3]",
+}
+"""Words that the blocks of a page must print."""
+NOT_OURS = ("pip install", "make ", "source ")
+"""Commands of other programs, which other tests or CI run."""
+SWEEP = """
+measure = "predict"
+setting = "diagonal"
+[fixed]
+dim = 3
+sparsity = 1
+[axes]
+scale = [1e-2, 1e-3]
+"""
+
+
+def blocks(page, language):
+    return re.findall(rf"```{language}\n(.*?)```", page.read_text(), flags=re.DOTALL)
+
+
+@pytest.fixture
+def desk(tmp_path, monkeypatch):
+    """A folder with the files of which the pages speak."""
+    torch = pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(40, 3))
+    y = x @ [2.0, -1.0, 0.0]
+    np.savetxt("mine.csv", np.column_stack([x, y]), delimiter=",", header="a,b,c,y", comments="")
+    np.savez("mine.npz", X=x, y=y)
+    np.savez("moments.npz", Sigma_xx=np.eye(3), Sigma_yx=np.diag([3.0, 2.0, 1.0]))
+    Path("mine.toml").write_text(SWEEP)
+    layers = {"0.weight": torch.randn(4, 3), "2.weight": torch.randn(1, 4)}
+    torch.save(layers, "net.pt")
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_blocks_run(name, desk, capsys):
+    page = ROOT / name
+    for k, content in enumerate(blocks(page, "toml")):
+        if "measure" in content:
+            file = re.search(r"# (\S+\.toml)", content)
+            path = desk / (file[1] if file else f"{k}.toml")
+            path.write_text(content)
+            assert len(load_sweep(path).plan) > 1
+    names: dict = {}
+    for block in blocks(page, "python"):
+        exec(compile(block, name, "exec"), names)
+    assert SAYS.get(name, "") in capsys.readouterr().out
+    for block in blocks(page, "sh"):
+        for command in filter(None, (line.split(" #")[0].strip() for line in block.splitlines())):
+            if not command.startswith(NOT_OURS):
+                run(command)
+
+
+def run(command):
+    program, *arguments = shlex.split(command)
+    assert program == "saddlewalk", command
+    if "--images" in arguments and public.find_local("mnist") is None:
+        return  # offline and without data the program says so, which has a test of its own
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == 0, f"{command}: {done.output} {done.exception}"
+
+
+def test_every_language_is_run():
+    """No block escapes because of its language."""
+    for page in PAGES:
+        for language in re.findall(r"^```(\w*)$", page.read_text(), flags=re.MULTILINE):
+            assert language in ("", "python", "sh", "toml", "text"), (page, language)

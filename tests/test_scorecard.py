@@ -1,0 +1,205 @@
+"""The scorecard: entries that fail, runs that are killed, and what is told of them."""
+
+import dataclasses
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import saddlewalk as sw
+from saddlewalk import draw
+from saddlewalk.figures import ENTRIES, Claim, Entry, FigureResult, find_entry, reproduce
+
+MADE = []
+
+
+def figure(name, holds=True):
+    MADE.append(name)
+    with draw.styled():
+        picture, axes = draw.new_figure(1, 1)
+        axes.plot([0, 1], [1, 0])
+    claims = (Claim("one is one", "1", True), Claim("two is <three>", "2", holds))
+    return FigureResult(name, f"about {name}", claims, picture, {"one": 1})
+
+
+@dataclasses.dataclass(frozen=True)
+class Made(Entry):
+    """An entry with a function of its own."""
+
+    function: object = None
+
+    @property
+    def maker(self):
+        return self.function
+
+
+def right():
+    """All is well."""
+    return figure("agf-3")
+
+
+def wrong(full: bool = False):
+    """Not all is well."""
+    return figure("agf-4", holds=False)
+
+
+def without_data():
+    raise sw.InputError("The data set moon is not here; put moon.npz into a folder.")
+
+
+def broken():
+    raise ZeroDivisionError("oh")
+
+
+@pytest.fixture
+def few(monkeypatch):
+    """Five entries that take no time."""
+    entries = [
+        Entry("agf-1", "Fig 1", drawing="a drawing"),
+        Made("agf-3", "Fig 3", "x:y", function=right),
+        Made("agf-4", "Fig 4", "x:y", function=wrong),
+        Made("rich-2", "Fig 2", "x:y", function=without_data),
+        Made("fact-5", "Fig 5", "x:y", function=broken),
+    ]
+    for name in list(ENTRIES):
+        monkeypatch.delitem(ENTRIES, name)
+    for entry in entries:
+        monkeypatch.setitem(ENTRIES, entry.name, entry)
+    MADE.clear()
+    return list(ENTRIES)
+
+
+def test_every_entry_has_a_verdict(few, tmp_path):
+    card = reproduce(few, tmp_path / "out")
+    verdicts = {name: record["verdict"] for name, record in card.records.items()}
+    assert verdicts["agf-3"] == "reproduced"
+    assert verdicts["agf-4"] == "partly: not so here: two is <three> (2)"
+    assert verdicts["rich-2"].startswith("not run: The data set moon is not here; put moon.npz")
+    assert verdicts["fact-5"] == "not run: it failed with ZeroDivisionError: oh"
+    assert verdicts["agf-1"].startswith("not run: a drawing")
+    assert card.summary == "5 entries: 1 reproduced, 1 partly, 3 not run"
+    kept = json.loads((tmp_path / "out" / "scorecard.json").read_text())
+    assert kept == card.to_json()
+    page = (tmp_path / "out" / "index.html").read_text()
+    assert "two is &lt;three&gt;" in page
+    assert 'src="agf-3/figure.png"' in page
+    assert (tmp_path / "out" / "agf-3" / "figure.png").is_file()
+    assert "1 of 2" in str(card)
+
+
+def test_finished_entries_are_not_run_again_unless_asked(few, tmp_path):
+    reproduce(["agf-3", "agf-4"], tmp_path)
+    assert MADE == ["agf-3", "agf-4"]
+    reproduce(few, tmp_path)
+    assert MADE == ["agf-3", "agf-4"]
+    reproduce(["agf-3"], tmp_path, again=True)
+    assert MADE == ["agf-3", "agf-4", "agf-3"]
+    card = reproduce(few, tmp_path, full=True)  # only one of them has a larger size
+    assert MADE[3:] == ["agf-4"]
+    assert card.records["agf-4"]["full"]
+
+
+def test_what_could_not_run_is_tried_again(few, tmp_path, monkeypatch):
+    reproduce(few, tmp_path)
+    mended = Made("rich-2", "Fig 2", "x:y", function=lambda: figure("rich-2"))
+    monkeypatch.setitem(ENTRIES, "rich-2", mended)
+    card = reproduce(few, tmp_path)
+    assert card.records["rich-2"]["verdict"] == "reproduced"
+
+
+def test_ctrl_c_is_no_verdict(few, tmp_path, monkeypatch):
+    """Trainings answer Ctrl-C with the part that they have; a figure made of parts is none."""
+
+    def interrupted():
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        except KeyboardInterrupt:
+            return figure("agf-4", holds=False)
+
+    entry = Made("agf-4", "Fig 4", "x:y", function=interrupted)
+    monkeypatch.setitem(ENTRIES, "agf-4", entry)
+    with pytest.raises(KeyboardInterrupt):
+        reproduce(few, tmp_path)
+    assert (tmp_path / "agf-3" / "result.json").is_file()
+    assert not (tmp_path / "agf-4").exists()
+
+
+def test_what_makes_no_sense(tmp_path):
+    with pytest.raises(sw.InputError, match="agf-3"):
+        reproduce(["agf3"], tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(sw.InputError, match="is a file"):
+        reproduce(["agf-8"], tmp_path / "file")
+    with pytest.raises(sw.InputError, match="at least one job"):
+        reproduce(["agf-8"], tmp_path, jobs=0)
+    with pytest.raises(sw.InputError, match="drawing"):
+        find_entry("agf-2").make()
+
+
+def test_the_registry_knows_every_figure_and_table():
+    """As the papers number them; the text of Get Rich Quick has no captions."""
+    for paper, figures, tables in (("agf", 8, 0), ("saddle", 6, 1), ("fact", 11, 3)):
+        for k in range(1, figures + 1):
+            assert f"{paper}-{k}" in ENTRIES
+        for k in range(1, tables + 1):
+            assert f"{paper}-table-{k}" in ENTRIES
+    for entry in ENTRIES.values():
+        assert len(entry.summary) > 10
+        assert bool(entry.drawing) != callable(entry.made_by and entry.maker)
+
+
+def test_two_processes_find_the_same(tmp_path):
+    names = ["rich-2", "rich-7"]
+    two = reproduce(names, tmp_path / "two", jobs=2)
+    one = reproduce(names, tmp_path / "one")
+    assert one.to_json() == two.to_json()
+    assert one.count("reproduced") == 2
+
+
+SLOW = """
+import sys, time
+import test_scorecard as tests
+from saddlewalk.figures import ENTRIES, reproduce
+
+def slow(name, holds):
+    def make():
+        time.sleep(0.3)
+        return tests.figure(name, holds)
+    return make
+
+ENTRIES.clear()
+for k in range(6):
+    name = f"agf-{k}"
+    ENTRIES[name] = tests.Made(name, "Fig", "x:y", function=slow(name, k % 2 == 0))
+reproduce(list(ENTRIES), sys.argv[1])
+"""
+
+
+def test_killed_five_times_at_random_moments(tmp_path):
+    script = tmp_path / "slow.py"
+    script.write_text(SLOW)
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+
+    def start(folder):
+        command = [sys.executable, str(script), str(tmp_path / folder)]
+        return subprocess.Popen(command, env=environment)
+
+    assert start("quiet").wait(timeout=120) == 0
+    moments = random.Random(0)
+    for _ in range(5):
+        running = start("disturbed")
+        time.sleep(2.5 + 2.0 * moments.random())
+        running.kill()
+        running.wait()
+    assert start("disturbed").wait(timeout=120) == 0
+    quiet, disturbed = (
+        (tmp_path / folder / "scorecard.json").read_text() for folder in ("quiet", "disturbed")
+    )
+    assert disturbed == quiet
+    assert json.loads(quiet)["counts"] == {"reproduced": 3, "partly": 3, "not run": 0}
