@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/first
 
-.PHONY: run test lint bench ci clean help
+.PHONY: run test lint docs gallery wheel bench ci clean help
 
 help:            ## this list
 	@grep -E '^[a-z]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -24,6 +24,21 @@ lint: $(VENV)/.dev      ## lint, format, types, layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+docs: $(VENV)/.docs      ## the documentation site in build/site; a broken link or reference is an error
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/site
+
+gallery: $(VENV)/.docs   ## run all figures and tables (half an hour) and put them into the docs
+	$(BIN)/saddlewalk reproduce all --out results/reproduce
+	$(BIN)/python docs/make_gallery.py results/reproduce
+
+wheel: $(VENV)/.dev      ## build the wheel and try it in an empty environment
+	rm -rf build/wheel && $(BIN)/python -m build --wheel --outdir build/wheel .
+	$(PYTHON) -m venv build/wheel/env
+	build/wheel/env/bin/python -m pip install --quiet build/wheel/*.whl
+	cd build/wheel && env/bin/saddlewalk compare modular-addition --out first
+	cd build/wheel && env/bin/saddlewalk reproduce agf-8 --out papers
+	cd build/wheel && test -s first/figure.png && test -s papers/index.html && test -s papers/agf-8/figure.png
+
 bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
 	$(BIN)/python benchmarks/flow.py
@@ -35,7 +50,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python -m pip install --quiet xrfm --constraint constraints.txt
 	$(BIN)/python benchmarks/features.py
 
-ci: lint test    ## what must pass before a change lands
+ci: lint docs wheel test    ## what must pass before a change lands
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
@@ -53,5 +68,9 @@ $(VENV)/.dev: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	touch $@
 
+$(VENV)/.docs: $(VENV)/.test
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	touch $@
+
 clean:           ## remove the environment and results
-	rm -rf $(VENV) results
+	rm -rf $(VENV) results build

@@ -260,8 +260,8 @@ def report(networks, engines, stores, device):
     lines += [
         "",
         "Against a loop in which each cell compiles, a sweep is at least ten times as fast where the last "
-        "but one column says so. Against `train` called in one process, which has compiled once itself, what is "
-        "left is what lanes give on two cores.",
+        "but one column says so. Against `train` called in one process, which has compiled once itself, what "
+        "is left is what lanes give on two cores.",
     ]
     lines += [
         "",
