@@ -23,7 +23,7 @@ def main(results: Path) -> None:
         "# Gallery and scorecard",
         "",
         f"`saddlewalk reproduce all` on two cores, at default sizes: **{card.summary}**. A claim is a "
-        "statement of the paper with a number; it holds or it does not. `saddlewalk reproduce NAME --full` is "
+        "statement of the paper with a number; it holds or it does not. `reproduce NAME --full` is "
         "the paper's size where that is larger.",
     ]
     for key, paper in PAPERS.items():
@@ -52,7 +52,8 @@ def _section(name: str, record: dict) -> list[str]:
         for c in record["claims"]
     ]
     head = ["| holds | claim of the paper | measured here |", "| --- | --- | --- |"]
-    title = f"### {name}: {record['title']} {{ #{name} }}"
+    size = " (smaller than in the paper)" if record["reduced"] else ""
+    title = f"### {name}: {record['title']}{size} {{ #{name} }}"
     return ["", title, "", f"![{record['title']}](pictures/{name}.png)", "", *head, *rows]
 
 

@@ -189,7 +189,9 @@ def _record(entry: Entry, out: Path) -> Record:
         found = _not_run(entry, f"a drawing that shows no result: {entry.drawing}")
     else:
         found = _stored(entry, out) or _not_run(entry, f"not asked for yet: {entry.name}")
-    return {"paper": entry.paper, "place": entry.place, "summary": entry.summary, **found}
+    reduced = entry.two_sizes and bool(found["claims"]) and not found["full"]
+    about = {"paper": entry.paper, "place": entry.place, "summary": entry.summary}
+    return {**about, **found, "reduced": reduced}
 
 
 def _not_run(entry: Entry, reason: str) -> Record:
@@ -232,7 +234,7 @@ def _page(card: Scorecard) -> str:
     body = [
         "<h1>saddlewalk: does it reproduce the papers?</h1>",
         f"<p>{_safe(card.summary)}. Every number was computed by <code>saddlewalk reproduce</code>; a claim "
-        "holds or it does not. Entries at a reduced size say so.</p>",
+        "holds or it does not. What is smaller than in the paper says so.</p>",
     ]
     for paper, records in groups.items():
         body += [f"<h2>{_safe(paper)}</h2>", _overview(records)]
@@ -261,7 +263,7 @@ def _section(record: Record) -> str:
         f"<td>{_safe(c['statement'])}</td><td>{_safe(c['measured'])}</td></tr>"
         for c in record["claims"]
     )
-    size = " (the paper's size)" if record["full"] else ""
+    size = " (smaller than in the paper)" if record["reduced"] else ""
     return (
         f'<section id="{name}"><h3>{name}: {_safe(record["title"])}{size}</h3><p>{_verdict(record)}</p>'
         f'<img src="{name}/figure.png" alt="{_safe(record["title"])}" loading="lazy">'
