@@ -58,7 +58,7 @@ def _section(name: str, record: dict) -> list[str]:
 
 
 def _cell(words: str) -> str:
-    for old, new in (("|", "\\|"), ("<", "&lt;"), ("*", "\\*"), ("_", "\\_")):
+    for old, new in (("|", "\\|"), ("[", "&#91;"), ("<", "&lt;"), ("*", "\\*"), ("_", "\\_")):
         words = words.replace(old, new)
     return words
 

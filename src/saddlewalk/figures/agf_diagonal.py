@@ -175,7 +175,7 @@ def _draw_coefficients(axes: Any, path: Trajectory, task: Samples, end: float) -
     axes.set_xlim(0, end)
     axes.set_xlabel(r"accelerated time $t / (-\log\alpha)$")
     axes.set_ylabel(rf"coefficients: GF at $\alpha$ = {path.info['scale']:g}, AGF dashed")
-    axes.legend(fontsize=8)
+    axes.legend(fontsize=8, loc="lower center", ncols=5, bbox_to_anchor=(0.5, 1.0))
 
 
 def _draw_landscape(axes: Any, paths: dict[float, Trajectory], task: Samples) -> None:
