@@ -1,4 +1,4 @@
-"""Docstrings here say `name : what it is` and leave types to the signature; numpydoc takes that for a type."""
+"""Docstrings here say `name : what it is`, types are in the signature; numpydoc takes that for a type."""
 
 import re
 from typing import Any
