@@ -104,6 +104,13 @@ def test_finished_entries_are_not_run_again_unless_asked(few, tmp_path):
     assert card.records["agf-4"]["full"]
 
 
+def test_results_of_other_code_are_made_anew(few, tmp_path, monkeypatch):
+    reproduce(["agf-3"], tmp_path)
+    monkeypatch.setattr("saddlewalk.figures.scorecard.code", lambda: "other")
+    reproduce(["agf-3"], tmp_path)
+    assert MADE == ["agf-3", "agf-3"]
+
+
 def test_what_could_not_run_is_tried_again(few, tmp_path, monkeypatch):
     reproduce(few, tmp_path)
     mended = Made("rich-2", "Fig 2", "x:y", function=lambda: figure("rich-2"))

@@ -3,10 +3,13 @@
     DIR/agf-3/result.json, figure.png, figure.svg      one folder an entry, made whole or not at all
     DIR/scorecard.json, DIR/index.html                 what is there, for programs and for people
 
-A finished entry is not run again, so a run that was stopped goes on where it was. Every verdict was computed
-from the claims of a run; the card has no times and no dates in it, so the same results make the same card.
+A finished entry is not run again, so a run that was stopped goes on where it was; one that was made by other
+code is not finished. Every verdict was computed from the claims of a run; the card has no times and no dates
+in it, so the same results make the same card.
 """
 
+import functools
+import hashlib
 import html
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,6 +20,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import saddlewalk
 from saddlewalk import store, text
 from saddlewalk.errors import InputError
 from saddlewalk.figures.registry import ENTRIES, PAPERS, Entry, find_entry
@@ -112,7 +116,7 @@ def run_entry(name: str, folder: str | Path, full: bool = False) -> Record:
     try:
         with heeding_interrupts():
             result = entry.make(full)
-        record = {**result.to_json(), "full": full and entry.two_sizes}
+        record = {**result.to_json(), "full": full and entry.two_sizes, "code": code()}
     except Exception as error:
         result, record = None, _not_run(entry, _reason(error))
     with store.new_folder(target, force=True) as draft:
@@ -123,6 +127,13 @@ def run_entry(name: str, folder: str | Path, full: bool = False) -> Record:
     pyplot.close("all")
     jax.clear_caches()
     return record
+
+
+@functools.cache
+def code() -> str:
+    """A word that changes when the package does."""
+    files = sorted(Path(saddlewalk.__file__).parent.rglob("*.py"))
+    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
 
 
 # --- how entries are run ------------------------------------------------------------------------------------
@@ -174,6 +185,7 @@ def _finished(entry: Entry, out: Path, full: bool) -> bool:
         record is not None
         and _kind(record) != NOT_RUN
         and record["full"] == (full and entry.two_sizes)
+        and record.get("code") == code()
     )
 
 
