@@ -65,11 +65,11 @@ $(VENV)/.test: $(VENV)/.run constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
 	touch $@
 
 $(VENV)/.docs: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet --editable '.[docs]'
+	$(BIN)/python -m pip install --quiet --editable '.[docs]' --constraint constraints.txt
 	touch $@
 
 clean:           ## remove the environment and results

@@ -18,6 +18,11 @@ WIDTH, COLOURS = 1100, 128
 def main(results: Path) -> None:
     """The page, and its pictures."""
     card = Scorecard.read(results)
+    missing = [n for n, r in card.records.items() if not (r["claims"] or ENTRIES[n].drawing)]
+    if missing:
+        raise SystemExit(
+            f"No result of this code: {', '.join(missing)}. Run `saddlewalk reproduce all`."
+        )
     (HERE / "pictures").mkdir(exist_ok=True)
     lines = [
         "# Gallery and scorecard",
@@ -51,10 +56,11 @@ def _section(name: str, record: dict) -> list[str]:
         f"| {'yes' if c['holds'] else '**no**'} | {_cell(c['statement'])} | {_cell(c['measured'])} |"
         for c in record["claims"]
     ]
-    head = ["| holds | claim of the paper | measured here |", "| --- | --- | --- |"]
-    size = " (smaller than in the paper)" if record["reduced"] else ""
-    title = f"### {name}: {record['title']}{size} {{ #{name} }}"
-    return ["", title, "", f"![{record['title']}](pictures/{name}.png)", "", *head, *rows]
+    head = ["| holds | claim | measured here |", "| --- | --- | --- |"]
+    title = f"### {name}: {record['title']} {{ #{name} }}"
+    picture = f"![{record['title']}](pictures/{name}.png)"
+    differs = [f"*{record['differs']}*", ""] if record["differs"] else []
+    return ["", title, "", *differs, picture, "", *head, *rows]
 
 
 def _cell(words: str) -> str:

@@ -13,7 +13,7 @@ import pytest
 
 import saddlewalk as sw
 from saddlewalk import draw
-from saddlewalk.figures import ENTRIES, Claim, Entry, FigureResult, find_entry, reproduce
+from saddlewalk.figures import ENTRIES, Claim, Entry, FigureResult, Scorecard, find_entry, reproduce
 
 MADE = []
 
@@ -106,9 +106,42 @@ def test_finished_entries_are_not_run_again_unless_asked(few, tmp_path):
 
 def test_results_of_other_code_are_made_anew(few, tmp_path, monkeypatch):
     reproduce(["agf-3"], tmp_path)
-    monkeypatch.setattr("saddlewalk.figures.scorecard.code", lambda: "other")
+    monkeypatch.setattr("saddlewalk.figures.scorecard.origin", lambda: "other")
+    told = Scorecard.read(tmp_path).records["agf-3"]["verdict"]
+    assert told == "not run: made by other code or from other data"
     reproduce(["agf-3"], tmp_path)
     assert MADE == ["agf-3", "agf-3"]
+
+
+def test_a_failure_leaves_what_was_there(few, tmp_path, monkeypatch):
+    reproduce(["agf-3"], tmp_path)
+    monkeypatch.setitem(ENTRIES, "agf-3", Made("agf-3", "Fig 3", "x:y", function=broken))
+    card = reproduce(["agf-3"], tmp_path, again=True)
+    assert card.records["agf-3"]["verdict"] == "reproduced"
+    assert "Traceback" in (tmp_path / "agf-3.error").read_text()
+
+
+def test_what_cannot_be_written_does_not_stop_the_rest(few, tmp_path):
+    (tmp_path / "agf-3").mkdir()
+    (tmp_path / "agf-3" / "thesis.txt").touch()
+    card = reproduce(few, tmp_path)
+    assert card.records["agf-3"]["verdict"].startswith("not run: The folder")
+    assert card.records["agf-4"]["claims"]
+    assert (tmp_path / "agf-3" / "thesis.txt").is_file()
+
+
+def test_a_larger_result_is_not_replaced_by_a_smaller_one(few, tmp_path):
+    reproduce(["agf-4"], tmp_path, full=True)
+    card = reproduce(["agf-4", "agf-4"], tmp_path)
+    assert MADE == ["agf-4"]
+    assert card.records["agf-4"]["differs"] == ""
+    again = reproduce(["agf-4"], tmp_path, again=True)
+    assert again.records["agf-4"]["differs"] == "smaller than in the paper"
+
+
+def test_nothing_that_could_fail_is_no_figure():
+    with pytest.raises(ValueError, match="no claims"):
+        FigureResult("agf-3", "empty", (), None, {})
 
 
 def test_what_could_not_run_is_tried_again(few, tmp_path, monkeypatch):

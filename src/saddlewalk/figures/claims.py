@@ -29,6 +29,10 @@ class FigureResult:
     figure: Any
     numbers: dict[str, Any]
 
+    def __post_init__(self) -> None:
+        if not self.claims:
+            raise ValueError(f"{self.name} has no claims: nothing could fail.")
+
     @property
     def verdict(self) -> str:
         """`reproduced`, or `partly` with the claims that do not hold."""
@@ -59,7 +63,7 @@ class FigureResult:
 
     def __str__(self) -> str:
         rows = [["yes" if c.holds else "NO", c.statement, c.measured] for c in self.claims]
-        columns = ["holds", "claim of the paper", "measured here"]
+        columns = ["holds", "claim", "measured here"]
         return text.table(f"{self.name}: {self.title}", columns, rows, left=3) + f"\n{self.verdict}"
 
 

@@ -42,7 +42,7 @@ _UPDATES = {
 
 
 def table_3(full: bool = False, processes: int = 1) -> FigureResult:
-    """Feature learning against a plain kernel, beside trees."""
+    """Feature learning against a plain kernel; with `full` beside trees."""
     tables = load_public("uci")
     names = [str(name) for name in tables["names"] if full or _is_small(tables, str(name))]
     rows = Parallel(n_jobs=processes)(
@@ -55,15 +55,16 @@ def table_3(full: bool = False, processes: int = 1) -> FigureResult:
     }
     plain, learned = means["Laplace kernel"], [m for m in _UPDATES if m != "Laplace kernel"]
     rivals = {method: _against_plain(found, method) for method in learned}
+    wins = {method: _wins(found, method) for method in learned}
     return FigureResult(
         "fact-table-3",
         f"mean accuracy over {len(names)} UCI tables",
         tuple(
             Claim(
-                f"{method} is better than the Laplace kernel alone (paper: {PRINTED[method]:.2f} "
-                f"against {PRINTED['Laplace kernel']:.2f} on 120 tables)",
+                f"{method} is better than the Laplace kernel alone, in the mean and on more tables than not "
+                f"(paper: {PRINTED[method]:.2f} against {PRINTED['Laplace kernel']:.2f} on 120 tables)",
                 f"{means[method]:.2f} against {plain:.2f}; {rivals[method]}",
-                means[method] > plain,
+                means[method] > plain and wins[method] > 0,
             )
             for method in learned
         ),
@@ -117,6 +118,11 @@ def _against_plain(found: dict[str, dict[str, float]], method: str) -> str:
     gains = np.array([row[method] - row["Laplace kernel"] for row in found.values()])
     chance = float(wilcoxon(gains).pvalue) if np.any(gains) else 1.0
     return f"better on {np.sum(gains > 0)}, worse on {np.sum(gains < 0)} (p = {chance:.2g})"
+
+
+def _wins(found: dict[str, dict[str, float]], method: str) -> int:
+    """Tables on which features help, less those on which they harm."""
+    return int(sum(np.sign(row[method] - row["Laplace kernel"]) for row in found.values()))
 
 
 def _table(tables: Arrays, name: str) -> tuple[np.ndarray, np.ndarray]:

@@ -164,7 +164,7 @@ def _first_layer(setting: Setting) -> tuple[float, ...]:
 
 
 def figure_3(full: bool = False) -> FigureResult:
-    """Every layer of a deep network: FACT is close to W^T W in all of them."""
+    """Every layer of a deep network: the symmetrised FACT is closest to W^T W in all of them."""
     return _layers("fact-3", FORWARD, full)
 
 

@@ -27,6 +27,8 @@ class Entry:
     """`module:function` within this package; nothing for a drawing that shows no result."""
     drawing: str = ""
     """What a drawing without a result shows."""
+    differs: str = ""
+    """What of the paper's setting is different here at any size."""
 
     @property
     def paper(self) -> str:
@@ -65,7 +67,12 @@ _ALL = (
     Entry("agf-4", "Fig 4", "agf_linear:figure_4"),
     Entry("agf-5", "Fig 5", "agf_attention:figure_5"),
     Entry("agf-6", "Fig 6", "agf_modular:figure_6"),
-    Entry("agf-7", "Fig 7", "agf_relu:figure_7"),
+    Entry(
+        "agf-7",
+        "Fig 7",
+        "agf_relu:figure_7",
+        differs="500 images, 16 components (paper: 5,000, 1,024)",
+    ),
     Entry("agf-8", "Fig 8", "agf_diagonal:figure_8"),
     Entry("saddle-1", "Fig 1", "saddle_architectures:figure_1"),
     Entry("saddle-2", "Fig 2", "saddle_effects:figure_2"),
@@ -79,28 +86,35 @@ _ALL = (
     Entry("rich-2", "Fig 2", "rich_neuron:figure_2"),
     Entry("rich-3", "Fig 3", "rich_neuron:figure_3"),
     Entry("rich-4", "Fig 4", "rich_neuron:figure_4"),
-    Entry("rich-5a", "Fig 5a", "rich_lenet:figure_5a"),
-    Entry("rich-5b", "Fig 5b", "rich_filters:figure_5b"),
+    Entry("rich-5a", "Fig 5a", "rich_lenet:figure_5a", differs="full: 85 epochs (paper: 500)"),
+    Entry(
+        "rich-5b",
+        "Fig 5b",
+        "rich_filters:figure_5b",
+        differs="5,000 images at most (paper: 50,000)",
+    ),
     Entry("rich-5c", "Fig 5c", "rich_hierarchy:figure_5c"),
-    Entry("rich-5d", "Fig 5d", "rich_grokking:figure_5d"),
+    Entry("rich-5d", "Fig 5d", "rich_grokking:figure_5d", differs="with weight decay"),
     Entry("rich-7", "Fig 7", "rich_neuron:figure_7"),
     Entry("rich-8", "Fig 8", "rich_neuron:figure_8"),
     Entry("rich-partition", "appendix", "rich_portrait:figure_partition"),
     Entry("rich-supporting", "appendix", "rich_portrait:figure_supporting"),
-    Entry("fact-table-1", "Table 1", "fact_training:table_1"),
+    Entry("fact-table-1", "Table 1", "fact_training:table_1", differs="one seed"),
     Entry("fact-1", "Fig 1", "fact_machines:figure_1"),
     Entry("fact-2", "Fig 2", drawing="a model that depends on W through its product with h(x)"),
-    Entry("fact-table-2", "Table 2", "fact_training:table_2"),
-    Entry("fact-3", "Fig 3", "fact_training:figure_3"),
+    Entry("fact-table-2", "Table 2", "fact_training:table_2", differs="one seed"),
+    Entry("fact-3", "Fig 3", "fact_training:figure_3", differs="one seed, width 1024 at most"),
     Entry("fact-4", "Fig 4", "fact_networks:figure_4"),
-    Entry("fact-table-3", "Table 3", "fact_tabular:table_3"),
+    Entry(
+        "fact-table-3", "Table 3", "fact_tabular:table_3", differs="86 tables at most (paper: 120)"
+    ),
     Entry("fact-5", "Fig 5", "fact_machines:figure_5"),
     Entry("fact-6", "Fig 6", "fact_machines:figure_6"),
     Entry("fact-7", "Fig 7", "fact_machines:figure_7"),
     Entry("fact-8", "Fig 8", "fact_training:figure_8"),
-    Entry("fact-9", "Fig 9", "fact_training:figure_9"),
+    Entry("fact-9", "Fig 9", "fact_training:figure_9", differs="one seed, width 1024 at most"),
     Entry("fact-10", "Fig 10", "fact_training:figure_10"),
-    Entry("fact-11", "Fig 11", "fact_networks:figure_11"),
+    Entry("fact-11", "Fig 11", "fact_networks:figure_11", differs="64 hidden neurons (paper: 512)"),
     Entry("study-general-position", "study", "studies.general_position:general_position"),
     Entry("study-adaptive-rates", "study", "studies.adaptive_rates:adaptive_rates"),
     Entry("study-natural-data", "study", "studies.natural_data:natural_data"),

@@ -4,19 +4,23 @@
     DIR/scorecard.json, DIR/index.html                 what is there, for programs and for people
 
 A finished entry is not run again, so a run that was stopped goes on where it was; one that was made by other
-code is not finished. Every verdict was computed from the claims of a run; the card has no times and no dates
-in it, so the same results make the same card.
+code or from other data is not finished, and is not shown. Every verdict is computed from the claims of a run;
+the card has no times and no dates in it, so the same results make the same card.
 """
 
+import contextlib
 import functools
 import hashlib
 import html
 import json
+import os
+import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +29,7 @@ from saddlewalk import store, text
 from saddlewalk.errors import InputError
 from saddlewalk.figures.registry import ENTRIES, PAPERS, Entry, find_entry
 from saddlewalk.interrupts import heeding_interrupts
+from saddlewalk.tasks import public
 
 REPRODUCED, PARTLY, NOT_RUN = "reproduced", "partly", "not run"
 RESULT = "result.json"
@@ -40,7 +45,10 @@ class Scorecard:
     @classmethod
     def read(cls, folder: str | Path) -> "Scorecard":
         """All entries, with the results that a folder holds."""
-        return cls({name: _record(entry, Path(folder)) for name, entry in ENTRIES.items()})
+        made_with = origin()
+        return cls(
+            {name: _record(entry, Path(folder), made_with) for name, entry in ENTRIES.items()}
+        )
 
     def only(self, names: Iterable[str]) -> "Scorecard":
         """The card of some entries."""
@@ -94,12 +102,12 @@ def reproduce(
     again : run finished entries, too.
     told : is called with each entry when it ends.
     """
-    out = Path(folder)
+    out, made_with = Path(folder), origin()
     _check_folder(out)
-    wanted = [find_entry(name).name for name in names]
-    todo = [name for name in wanted if again or not _finished(ENTRIES[name], out, full)]
+    wanted = [find_entry(name).name for name in dict.fromkeys(names)]
+    todo = [n for n in wanted if again or not _finished(ENTRIES[n], out, full, made_with)]
     with _runner(jobs, len(todo)) as run:
-        for name, record in run(todo, out, full):
+        for name, record in run(todo, out, full, made_with):
             told(name, record)
             Scorecard.read(out).write(out)
     card = Scorecard.read(out)
@@ -107,38 +115,50 @@ def reproduce(
     return card
 
 
-def run_entry(name: str, folder: str | Path, full: bool = False) -> Record:
-    """Make one entry and keep it; one that cannot be made leaves the reason, and is tried again next time."""
+def run_entry(name: str, folder: str | Path, full: bool, made_with: str) -> Record:
+    """Make one entry and keep it; one that cannot be made says why, and leaves what was there before."""
     import jax
     from matplotlib import pyplot
 
-    entry, target = ENTRIES[name], Path(folder) / name
+    entry, out = ENTRIES[name], Path(folder)
     try:
         with heeding_interrupts():
             result = entry.make(full)
-        record = {**result.to_json(), "full": full and entry.two_sizes, "code": code()}
-    except Exception as error:
-        result, record = None, _not_run(entry, _reason(error))
-    with store.new_folder(target, force=True) as draft:
-        if result is not None:
+        record = {**result.to_json(), "full": full and entry.two_sizes, "origin": made_with}
+        with store.new_folder(out / name, force=True) as draft:
             result.write(draft)
-        store.write_json(record, draft / RESULT)
-        store.write_json(store.versions(), draft / "config.json")
+            store.write_json(record, draft / RESULT)
+            store.write_json(store.versions(), draft / "config.json")
+        _reason_file(out, name).unlink(missing_ok=True)
+    except Exception as error:
+        record = _not_run(entry, _reason(error))
+        _keep_reason(out, name, error)
     pyplot.close("all")
     jax.clear_caches()
     return record
 
 
-@functools.cache
-def code() -> str:
-    """A word that changes when the package does."""
-    files = sorted(Path(saddlewalk.__file__).parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:16]
+def origin() -> str:
+    """A word that changes with the package, with what it stands on, and with the data that are here."""
+    return _code() + "-" + hashlib.sha256(json.dumps(_data()).encode()).hexdigest()[:8]
+
+
+@functools.cache  # as it was when it was loaded
+def _code() -> str:
+    home = Path(saddlewalk.__file__).parent
+    files = sorted(file for file in home.rglob("*") if file.suffix in (".py", ".toml"))
+    said = [(str(file.relative_to(home)), file.read_text()) for file in files]
+    return hashlib.sha256(json.dumps([said, store.versions()]).encode()).hexdigest()[:16]
+
+
+def _data() -> list[tuple[str, int]]:
+    there = ((name, public.find_local(name)) for name in sorted(public.SETS))
+    return [(name, file.stat().st_size) for name, file in there if file is not None]
 
 
 # --- how entries are run ------------------------------------------------------------------------------------
 
-Runner = Callable[[Sequence[str], Path, bool], Iterator[tuple[str, Record]]]
+Runner = Callable[[Sequence[str], Path, bool, str], Iterator[tuple[str, Record]]]
 
 
 @contextmanager
@@ -146,22 +166,49 @@ def _runner(jobs: int, many: int) -> Iterator[Runner]:
     if jobs < 1:
         raise InputError(f"There must be at least one job; got {jobs}.")
     if jobs == 1 or many < 2:
-        yield lambda names, out, full: ((name, run_entry(name, out, full)) for name in names)
+        yield lambda names, *given: ((name, run_entry(name, *given)) for name in names)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        yield lambda names, out, full: _in_pool(pool, names, out, full)
+    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_die_with_parent)
+    try:
+        yield lambda names, *given: _in_pool(pool, names, *given)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _die_with_parent() -> None:
+    """A worker whose parent was killed would go on, and write what the next run writes."""
+    parent = parent_process()
+
+    def wait_for_its_end() -> None:
+        if parent is not None:
+            parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait_for_its_end, daemon=True).start()
 
 
 def _in_pool(
-    pool: ProcessPoolExecutor, names: Sequence[str], out: Path, full: bool
+    pool: ProcessPoolExecutor, names: Sequence[str], out: Path, full: bool, made_with: str
 ) -> Iterator[tuple[str, Record]]:
-    running = {pool.submit(run_entry, name, out, full): name for name in names}
+    running = {pool.submit(run_entry, name, out, full, made_with): name for name in names}
     for future in as_completed(running):
         name = running[future]
         try:
             yield name, future.result()
-        except Exception as error:  # the process died: the others go on at the next call
+        except Exception as error:  # the process died
+            _keep_reason(out, name, error)
             yield name, _not_run(ENTRIES[name], _reason(error))
+
+
+def _reason_file(out: Path, name: str) -> Path:
+    return out / f"{name}.error"
+
+
+def _keep_reason(out: Path, name: str, error: BaseException) -> None:
+    """Beside the entry: a result that was there before stays."""
+    with contextlib.suppress(OSError):
+        words = [_reason(error), "", *traceback.format_exception(error)]
+        _reason_file(out, name).write_text("\n".join(words))
 
 
 def _check_folder(out: Path) -> None:
@@ -176,34 +223,45 @@ def _check_folder(out: Path) -> None:
 # --- what a folder holds ------------------------------------------------------------------------------------
 
 
-def _finished(entry: Entry, out: Path, full: bool) -> bool:
-    """Whether there is a result of the size that is asked for."""
+def _finished(entry: Entry, out: Path, full: bool, made_with: str) -> bool:
+    """Whether there is a result of at least the size that is asked for."""
     if entry.drawing:
         return True
-    record = _stored(entry, out)
-    return (
-        record is not None
-        and _kind(record) != NOT_RUN
-        and record["full"] == (full and entry.two_sizes)
-        and record.get("code") == code()
-    )
+    record = _stored(entry, out, made_with)
+    return record is not None and (record["full"] or not (full and entry.two_sizes))
 
 
-def _stored(entry: Entry, out: Path) -> Record | None:
+def _stored(entry: Entry, out: Path, made_with: str) -> Record | None:
     try:
-        return json.loads((out / entry.name / RESULT).read_text())
-    except (OSError, ValueError):
+        record = json.loads((out / entry.name / RESULT).read_text())
+        return record if record["origin"] == made_with else None
+    except (OSError, ValueError, KeyError):
         return None
 
 
-def _record(entry: Entry, out: Path) -> Record:
+def _record(entry: Entry, out: Path, made_with: str) -> Record:
     if entry.drawing:
         found = _not_run(entry, f"a drawing that shows no result: {entry.drawing}")
     else:
-        found = _stored(entry, out) or _not_run(entry, f"not asked for yet: {entry.name}")
-    reduced = entry.two_sizes and bool(found["claims"]) and not found["full"]
+        found = _stored(entry, out, made_with) or _not_run(entry, _why_not(entry, out))
     about = {"paper": entry.paper, "place": entry.place, "summary": entry.summary}
-    return {**about, **found, "reduced": reduced}
+    return {**about, **found, "differs": _differs(entry, found)}
+
+
+def _why_not(entry: Entry, out: Path) -> str:
+    try:
+        return _reason_file(out, entry.name).read_text().splitlines()[0]
+    except (OSError, IndexError):
+        other = (out / entry.name / RESULT).is_file()
+        return "made by other code or from other data" if other else "not asked for yet"
+
+
+def _differs(entry: Entry, record: Record) -> str:
+    """How what was run differs from the paper."""
+    if not record["claims"]:
+        return ""
+    smaller = ["smaller than in the paper"] if entry.two_sizes and not record["full"] else []
+    return "; ".join([*smaller, *([entry.differs] if entry.differs else [])])
 
 
 def _not_run(entry: Entry, reason: str) -> Record:
@@ -246,7 +304,8 @@ def _page(card: Scorecard) -> str:
     body = [
         "<h1>saddlewalk: does it reproduce the papers?</h1>",
         f"<p>{_safe(card.summary)}. Every number was computed by <code>saddlewalk reproduce</code>; a claim "
-        "holds or it does not. What is smaller than in the paper says so.</p>",
+        "of the paper, or one of ours about it, holds or it does not. What differs from the paper's setting "
+        "is said.</p>",
     ]
     for paper, records in groups.items():
         body += [f"<h2>{_safe(paper)}</h2>", _overview(records)]
@@ -275,11 +334,12 @@ def _section(record: Record) -> str:
         f"<td>{_safe(c['statement'])}</td><td>{_safe(c['measured'])}</td></tr>"
         for c in record["claims"]
     )
-    size = " (smaller than in the paper)" if record["reduced"] else ""
+    size = f" ({record['differs']})" if record["differs"] else ""
     return (
-        f'<section id="{name}"><h3>{name}: {_safe(record["title"])}{size}</h3><p>{_verdict(record)}</p>'
+        f'<section id="{name}"><h3>{name}: {_safe(record["title"])}{_safe(size)}</h3>'
+        f"<p>{_verdict(record)}</p>"
         f'<img src="{name}/figure.png" alt="{_safe(record["title"])}" loading="lazy">'
-        "<table><tr><th>holds</th><th>claim of the paper</th><th>measured here</th></tr>"
+        "<table><tr><th>holds</th><th>claim</th><th>measured here</th></tr>"
         f"{rows}</table></section>"
     )
 
