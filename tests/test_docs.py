@@ -4,6 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -51,7 +52,8 @@ def desk(tmp_path, monkeypatch):
     np.savez("mine.npz", X=x, y=y)
     np.savez("moments.npz", Sigma_xx=np.eye(3), Sigma_yx=np.diag([3.0, 2.0, 1.0]))
     Path("mine.toml").write_text(SWEEP)
-    return tmp_path
+    yield tmp_path
+    jax.clear_caches()  # a page compiles much that no other needs
 
 
 def keep_network(path):
