@@ -24,7 +24,6 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 from typing import Any
 
-import saddlewalk
 from saddlewalk import store, text
 from saddlewalk.errors import InputError
 from saddlewalk.figures.registry import ENTRIES, PAPERS, Entry, find_entry
@@ -145,7 +144,7 @@ def origin() -> str:
 
 @functools.cache  # as it was when it was loaded
 def _code() -> str:
-    home = Path(saddlewalk.__file__).parent
+    home = Path(__file__).parents[1]
     files = sorted(file for file in home.rglob("*") if file.suffix in (".py", ".toml"))
     said = [(str(file.relative_to(home)), file.read_text()) for file in files]
     return hashlib.sha256(json.dumps([said, store.versions()]).encode()).hexdigest()[:16]
