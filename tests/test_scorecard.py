@@ -195,7 +195,7 @@ def test_the_registry_knows_every_figure_and_table():
 
 
 def test_two_processes_find_the_same(tmp_path):
-    names = ["rich-2", "rich-7"]
+    names = ["rich-2", "rich-basins"]
     two = reproduce(names, tmp_path / "two", jobs=2)
     one = reproduce(names, tmp_path / "one")
     assert one.to_json() == two.to_json()
@@ -243,3 +243,46 @@ def test_killed_five_times_at_random_moments(tmp_path):
     )
     assert disturbed == quiet
     assert json.loads(quiet)["counts"] == {"reproduced": 3, "partly": 3, "not run": 0}
+
+
+DEADLY = """
+import os, sys
+import test_scorecard as tests
+from saddlewalk.figures import ENTRIES, reproduce
+
+def deadly():
+    os._exit(9)
+
+ENTRIES.clear()
+for name in ("agf-3", "agf-4", "agf-5", "agf-6"):
+    make = deadly if name == "agf-3" else lambda name=name: tests.figure(name)
+    ENTRIES[name] = tests.Made(name, "Fig", "x:y", function=make)
+if __name__ == "__main__":
+    reproduce(list(ENTRIES), sys.argv[1], jobs=int(sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_an_entry_that_kills_its_process_keeps_nothing_else_from_running(tmp_path, jobs):
+    script, out = tmp_path / "deadly.py", tmp_path / "out"
+    script.write_text(DEADLY)
+    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
+    command = [sys.executable, str(script), str(out), str(jobs)]
+    ends = [subprocess.run(command, env=environment, timeout=120).returncode for _ in range(2)]
+    assert ends == ([9, 9] if jobs == 1 else [0, 0])
+    assert sorted(folder.name for folder in out.glob("*/")) == ["agf-4", "agf-5", "agf-6"]
+    assert (out / "agf-3.error").read_text().startswith("stopped while it ran")
+
+
+def test_a_folder_belongs_to_one_run(few, tmp_path):
+    """A second run would write what the first writes."""
+    draft = tmp_path / ".agf-3-killed"
+    draft.mkdir()
+
+    def at_the_same_time(name, record):
+        with pytest.raises(sw.InputError, match="Another process is writing"):
+            reproduce(["agf-3"], tmp_path)
+
+    reproduce(["agf-3"], tmp_path, told=at_the_same_time)
+    reproduce(["agf-4"], tmp_path)
+    assert not draft.exists()

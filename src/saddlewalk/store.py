@@ -10,7 +10,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -111,6 +111,21 @@ def check_folder_free(path: str | Path, force: bool = False) -> None:
     nearest = next(parent for parent in target.resolve().parents if parent.exists())
     if not os.access(nearest, os.W_OK):
         raise InputError(f"Cannot write to {nearest}. Choose another output folder.")
+
+
+def lock_folder(path: str | Path) -> Callable[[], None]:
+    """Keep other processes from writing into a folder; returns how to let them. Ends with this process."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: then it is up to the user
+        return lambda: None
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(folder)
+        raise InputError(f"Another process is writing {path}.") from error
+    return lambda: os.close(folder)
 
 
 def save_dataset(data: Any, path: str | Path) -> Path:

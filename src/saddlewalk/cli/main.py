@@ -290,6 +290,8 @@ def reproduce(
         lines = [f"{name:{widest}}  {words}" for name, words in told.items()]
         click.echo(json.dumps(told) if as_json else "\n".join(lines))
         return
+    if len(names) > 1 and {"all", "list"} & set(names):
+        raise InputError("Give `list`, `all`, or names of entries.")
     wanted = list(ENTRIES) if names == ("all",) else list(names)
     card = make(
         wanted,

@@ -95,8 +95,9 @@ _ALL = (
     ),
     Entry("rich-5c", "Fig 5c", "rich_hierarchy:figure_5c"),
     Entry("rich-5d", "Fig 5d", "rich_grokking:figure_5d", differs="with weight decay"),
-    Entry("rich-7", "Fig 7", "rich_neuron:figure_7"),
-    Entry("rich-8", "Fig 8", "rich_neuron:figure_8"),
+    # Its appendix; the two figures there about filters and grokking are in 5b and 5d.
+    Entry("rich-basins", "appendix", "rich_neuron:figure_basins"),
+    Entry("rich-dynamics", "appendix", "rich_neuron:figure_dynamics"),
     Entry("rich-partition", "appendix", "rich_portrait:figure_partition"),
     Entry("rich-supporting", "appendix", "rich_portrait:figure_supporting"),
     Entry("fact-table-1", "Table 1", "fact_training:table_1", differs="one seed"),

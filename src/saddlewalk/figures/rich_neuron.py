@@ -154,7 +154,7 @@ def figure_4() -> FigureResult:
     )  # fmt: skip
 
 
-def figure_7() -> FigureResult:
+def figure_basins() -> FigureResult:
     """The surface between the two basins: a thousandth beside it decides the sign of a."""
     target, a = np.array([1.0, 0.25]), -4.0
     times = np.concatenate([[0.0], np.geomspace(1e-3, 200, 2000)])
@@ -174,7 +174,7 @@ def figure_7() -> FigureResult:
                 one.plot(*path.w.T, path.a, color=colour, linewidth=1.6)
             one.set_title(rf"$\delta$ = {delta:g}", y=0.95)
     return FigureResult(
-        "rich-7",
+        "rich-basins",
         "two basins of attraction and the surface between them",
         (
             Claim(
@@ -190,7 +190,7 @@ def figure_7() -> FigureResult:
     )
 
 
-def figure_8() -> FigureResult:
+def figure_dynamics() -> FigureResult:
     """nu, a and w along time for three directions of the start and seven deltas."""
     target = np.array([0.5, 0.5])
     starts = {"0, -1": [0.0, -1.0], "1, -1": [1, -1] / np.sqrt(2), "1, 1": [1, 1] / np.sqrt(2)}
@@ -216,7 +216,7 @@ def figure_8() -> FigureResult:
             one.set_title(title)
         axes[0, 1].legend(fontsize=6)
     return FigureResult(
-        "rich-8",
+        "rich-dynamics",
         "exact dynamics of a single neuron: nu, a, w",
         (_exactness(errors),),
         figure,

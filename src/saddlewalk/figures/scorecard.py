@@ -14,14 +14,17 @@ import hashlib
 import html
 import json
 import os
+import shutil
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import contextmanager
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context, parent_process
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from saddlewalk import store, text
@@ -32,6 +35,7 @@ from saddlewalk.tasks import public
 
 REPRODUCED, PARTLY, NOT_RUN = "reproduced", "partly", "not run"
 RESULT = "result.json"
+_STOPPED = "stopped while it ran: by hand, or for want of memory"
 Record = dict[str, Any]
 
 
@@ -102,15 +106,16 @@ def reproduce(
     told : is called with each entry when it ends.
     """
     out, made_with = Path(folder), origin()
-    _check_folder(out)
     wanted = [find_entry(name).name for name in dict.fromkeys(names)]
-    todo = [n for n in wanted if again or not _finished(ENTRIES[n], out, full, made_with)]
-    with _runner(jobs, len(todo)) as run:
-        for name, record in run(todo, out, full, made_with):
-            told(name, record)
-            Scorecard.read(out).write(out)
-    card = Scorecard.read(out)
-    card.write(out)
+    with _alone_in(out):
+        todo = [n for n in wanted if again or not _finished(ENTRIES[n], out, full, made_with)]
+        todo.sort(key=lambda name: _was_stopped(out, name))  # what kills its process waits
+        with _runner(jobs, len(todo)) as run:
+            for name, record in run(todo, out, full, made_with):
+                told(name, record)
+                Scorecard.read(out).write(out)
+        card = Scorecard.read(out)
+        card.write(out)
     return card
 
 
@@ -121,6 +126,7 @@ def run_entry(name: str, folder: str | Path, full: bool, made_with: str) -> Reco
 
     entry, out = ENTRIES[name], Path(folder)
     try:
+        _reason_file(out, name).write_text(_STOPPED)  # until it ends
         with heeding_interrupts():
             result = entry.make(full)
         record = {**result.to_json(), "full": full and entry.two_sizes, "origin": made_with}
@@ -164,14 +170,46 @@ Runner = Callable[[Sequence[str], Path, bool, str], Iterator[tuple[str, Record]]
 def _runner(jobs: int, many: int) -> Iterator[Runner]:
     if jobs < 1:
         raise InputError(f"There must be at least one job; got {jobs}.")
-    if jobs == 1 or many < 2:
+    if jobs == 1:
         yield lambda names, *given: ((name, run_entry(name, *given)) for name in names)
         return
-    pool = ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_die_with_parent)
+    with ThreadPoolExecutor(jobs) as threads, ExitStack() as ends:
+        free = SimpleQueue[ProcessPoolExecutor]()
+        for _ in range(min(jobs, many)):
+            free.put(_new_process(ends))
+        yield lambda names, *given: _apart(threads, free, ends, names, *given)
+
+
+def _apart(
+    threads: ThreadPoolExecutor,
+    free: SimpleQueue[ProcessPoolExecutor],
+    ends: ExitStack,
+    names: Sequence[str],
+    *given: Any,
+) -> Iterator[tuple[str, Record]]:
+    """Each entry in a process that is free; one that dies takes its entry with it, and is replaced."""
+
+    def run(name: str) -> Record:
+        process = free.get()
+        try:
+            return process.submit(run_entry, name, *given).result()
+        except BrokenProcessPool:
+            process = _new_process(ends)
+            return _not_run(ENTRIES[name], _STOPPED)
+        finally:
+            free.put(process)
+
+    running = {threads.submit(run, name): name for name in names}
     try:
-        yield lambda names, *given: _in_pool(pool, names, *given)
+        for future in as_completed(running):
+            yield running[future], future.result()
     finally:
-        pool.shutdown(wait=True, cancel_futures=True)
+        threads.shutdown(wait=True, cancel_futures=True)
+
+
+def _new_process(ends: ExitStack) -> ProcessPoolExecutor:
+    process = ProcessPoolExecutor(1, get_context("spawn"), initializer=_die_with_parent)
+    return ends.enter_context(process)
 
 
 def _die_with_parent() -> None:
@@ -186,21 +224,13 @@ def _die_with_parent() -> None:
     threading.Thread(target=wait_for_its_end, daemon=True).start()
 
 
-def _in_pool(
-    pool: ProcessPoolExecutor, names: Sequence[str], out: Path, full: bool, made_with: str
-) -> Iterator[tuple[str, Record]]:
-    running = {pool.submit(run_entry, name, out, full, made_with): name for name in names}
-    for future in as_completed(running):
-        name = running[future]
-        try:
-            yield name, future.result()
-        except Exception as error:  # the process died
-            _keep_reason(out, name, error)
-            yield name, _not_run(ENTRIES[name], _reason(error))
-
-
 def _reason_file(out: Path, name: str) -> Path:
     return out / f"{name}.error"
+
+
+def _was_stopped(out: Path, name: str) -> bool:
+    file = _reason_file(out, name)
+    return file.is_file() and file.read_text() == _STOPPED
 
 
 def _keep_reason(out: Path, name: str, error: BaseException) -> None:
@@ -210,13 +240,25 @@ def _keep_reason(out: Path, name: str, error: BaseException) -> None:
         _reason_file(out, name).write_text("\n".join(words))
 
 
-def _check_folder(out: Path) -> None:
+@contextmanager
+def _alone_in(out: Path) -> Iterator[None]:
+    """The folder, made if it is not there, for this run alone, and no drafts of killed ones in it."""
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; results need a folder.")
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(f"The folder {out} cannot be made: {error.strerror}.") from error
+    unlock = store.lock_folder(out)
+    try:
+        for name in ENTRIES:
+            for draft in out.glob(f".{name}-*"):
+                shutil.rmtree(draft, ignore_errors=True)
+        for draft in (*out.glob(".scorecard-*.tmp"), *out.glob(".index-*.tmp")):
+            draft.unlink(missing_ok=True)
+        yield
+    finally:
+        unlock()
 
 
 # --- what a folder holds ------------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ writes, many may read.
 """
 
 import math
-import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ import xarray as xr
 import zarr
 
 from saddlewalk.errors import InputError
-from saddlewalk.store import new_folder, versions
+from saddlewalk.store import lock_folder, new_folder, versions
 from saddlewalk.sweep.plan import RESERVED, Plan
 
 STATUS, ERROR = RESERVED
@@ -44,7 +43,7 @@ class Results:
                 if not self.path.exists():  # else someone was faster
                     raise
         self._group = _reopened(self.path, fingerprint)
-        self._unlock = _locked(self.path)
+        self._unlock = lock_folder(self.path)
         self._held = {
             name: np.asarray(array[...]).ravel()
             for name, array in self._group.arrays()
@@ -226,21 +225,6 @@ def _reopened(path: Path, fingerprint: str) -> Any:
             "are not mixed. Give a new store."
         )
     return group
-
-
-def _locked(path: Path) -> Callable[[], None]:
-    """Keep others from writing, who would undo our cells and we theirs; returns how to let them."""
-    try:
-        import fcntl
-    except ImportError:  # not on this system: then it is up to the user
-        return lambda: None
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(folder)
-        raise InputError(f"Another process is writing {path}.") from error
-    return lambda: os.close(folder)
 
 
 def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:
