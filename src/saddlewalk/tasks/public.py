@@ -162,7 +162,12 @@ def _check_tables(file: Path, arrays: Arrays) -> None:
 
 def _fetch(name: str, public: PublicSet) -> Arrays:
     if public.parse is None:
-        raise _absent(name, public, "it has no public source in one place")
+        raise _absent(
+            name,
+            public,
+            "there is no one place to get it from: it is made of the UCI tables of Fernandez-Delgado et al. "
+            "(2014, archive.ics.uci.edu), as arrays X/NAME (numbers), y/NAME (classes from 0) and names",
+        )
     target = cache_folder() / public.files[0]
     _make_folder(target.parent)  # before the download: nothing is fetched that cannot be kept
     size = sum(part.length for part in public.downloads) / 1e6
