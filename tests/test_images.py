@@ -296,7 +296,9 @@ def test_subsets_are_told_from_whole_sets(monkeypatch):
 
 
 def test_uci_comes_from_a_local_file_only(local):
-    with pytest.raises(InputError, match=r"no one place to get it from.*put uci\.npz into a folder"):
+    with pytest.raises(
+        InputError, match=r"no one place to get it from.*put uci\.npz into a folder"
+    ):
         load_public("uci")
     tables = {"X/iris": np.ones((3, 2)), "y/iris": np.arange(3), "names": np.array(["iris"])}
     np.savez(local / "uci.npz", **tables)

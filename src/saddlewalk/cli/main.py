@@ -1,6 +1,7 @@
 """The command line: one thin command a verb. JAX is imported only when a command computes."""
 
 import json
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -266,7 +267,10 @@ def settings(as_json: bool) -> None:
     help="Folder of the results; finished entries in it are not run again.",
 )
 @click.option(
-    "--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes at a time."
+    "--jobs",
+    type=click.IntRange(1),
+    default=min(2, os.cpu_count() or 1),
+    help="Processes at a time; by default 2, or 1 on a single core.",
 )
 @click.option("--again", is_flag=True, help="Run finished entries, too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")

@@ -170,12 +170,13 @@ Runner = Callable[[Sequence[str], Path, bool, str], Iterator[tuple[str, Record]]
 def _runner(jobs: int, many: int) -> Iterator[Runner]:
     if jobs < 1:
         raise InputError(f"There must be at least one job; got {jobs}.")
-    if jobs == 1:
+    workers = min(jobs, many)
+    if workers < 2:
         yield lambda names, *given: ((name, run_entry(name, *given)) for name in names)
         return
-    with ThreadPoolExecutor(jobs) as threads, ExitStack() as ends:
+    with ThreadPoolExecutor(workers) as threads, ExitStack() as ends:
         free = SimpleQueue[ProcessPoolExecutor]()
-        for _ in range(min(jobs, many)):
+        for _ in range(workers):
             free.put(_new_process(ends))
         yield lambda names, *given: _apart(threads, free, ends, names, *given)
 
