@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
@@ -52,6 +53,14 @@ def teacher():
     axes = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     y = 2.0 * (x @ axes[:, 0]) ** 2 - (x @ axes[:, 1]) ** 2
     return sw.tasks.from_arrays(x, y)
+
+
+@pytest.fixture
+def ctrl_c():
+    """Send Ctrl-C to this process; where tests run in the background it would be ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield lambda: os.kill(os.getpid(), signal.SIGINT)
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import time
@@ -152,12 +151,12 @@ def test_what_could_not_run_is_tried_again(few, tmp_path, monkeypatch):
     assert card.records["rich-2"]["verdict"] == "reproduced"
 
 
-def test_ctrl_c_is_no_verdict(few, tmp_path, monkeypatch):
+def test_ctrl_c_is_no_verdict(few, ctrl_c, tmp_path, monkeypatch):
     """Trainings answer Ctrl-C with the part that they have; a figure made of parts is none."""
 
     def interrupted():
         try:
-            os.kill(os.getpid(), signal.SIGINT)
+            ctrl_c()
             time.sleep(10)
         except KeyboardInterrupt:
             return figure("agf-4", holds=False)

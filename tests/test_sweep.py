@@ -486,13 +486,13 @@ def test_a_full_disk(small_disk, tmp_path):
     np.testing.assert_array_equal(before["digit 3"].values[done], quiet["digit 3"].values[done])
 
 
-def test_ctrl_c_is_no_result(tmp_path):
+def test_ctrl_c_is_no_result(ctrl_c, tmp_path):
     """A measure that answers Ctrl-C with half of its work, as `train` does, is not called done."""
 
     def half(width):
         try:
             if width == 2.0:
-                os.kill(os.getpid(), signal.SIGINT)
+                ctrl_c()
                 time.sleep(10)
         except KeyboardInterrupt:
             return {"root": -1.0}

@@ -10,16 +10,16 @@ from typing import Any
 @contextmanager
 def heeding_interrupts() -> Iterator[None]:
     """Raise KeyboardInterrupt at the end of the block if there was a Ctrl-C in it, whoever caught it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield  # only the main thread hears of signals
+    before = signal.getsignal(signal.SIGINT)
+    main = threading.current_thread() is threading.main_thread()  # no other thread hears of signals
+    if not (main and callable(before)):  # not callable: ignored, as in the background
+        yield
         return
     heard: list[int] = []
-    before = signal.getsignal(signal.SIGINT)
 
     def note(number: int, frame: Any) -> None:
         heard.append(number)
-        if callable(before):
-            before(number, frame)
+        before(number, frame)
 
     signal.signal(signal.SIGINT, note)
     try:
