@@ -22,7 +22,7 @@ import numpy as np
 import optax
 
 import saddlewalk as sw
-from saddlewalk.figures import rich_portrait
+from saddlewalk.figures import rich_portrait, rich_teacher
 from saddlewalk.flow.together import train_together
 
 HERE = Path(__file__).parent
@@ -145,13 +145,13 @@ def cells_per_second(seeds, taus, deltas, steps):
         steps=(steps,),
     )
     cells = seeds * len(grid.cells)
-    draws = [rich_portrait.drawn(seed, grid.dim, grid.samples) for seed in grid.seeds]
+    draws = [rich_teacher.drawn(seed, grid.dim, grid.samples) for seed in grid.seeds]
     start = jnp.asarray([[given.start(*cell) for cell in grid.cells] for given in draws])
     data = jnp.asarray([given.x for given in draws]), jnp.asarray([given.y for given in draws])
     rates = np.array([rich_portrait.RATE / tau**2 for tau, _ in grid.cells])
 
     def run(networks, data, rates):
-        return [*train_together(rich_portrait.squared_error, networks, data, optax.sgd(1.0),
+        return [*train_together(rich_teacher.squared_error, networks, data, optax.sgd(1.0),
                                 checkpoints=[steps], rates=rates)][-1][1]  # fmt: skip
 
     def one(cell):

@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import saddlewalk as sw
-from saddlewalk.figures import rich_portrait
+from saddlewalk.figures import rich_portrait, rich_teacher
 from saddlewalk.settings import make_problem
 from saddlewalk.sweep import Results, grid, sweep
 from saddlewalk.sweep.measures import MEASURES
@@ -97,7 +97,7 @@ def portrait_row(steps=100):
     )  # fmt: skip
 
     def once(cell):
-        given = rich_portrait.drawn(cell["seed"], 100, 1000)
+        given = rich_teacher.drawn(cell["seed"], 100, 1000)
         task, units = sw.tasks.from_arrays(given.x, given.y), sw.units.Dense(50, "relu")
         start = given.start(cell["tau"], cell["delta"])
         return sw.train(

@@ -14,6 +14,7 @@ from saddlewalk.figures import (
     rich_hierarchy,
     rich_neuron,
     rich_portrait,
+    rich_teacher,
     two_sizes,
 )
 from saddlewalk.flow.together import train_together
@@ -26,12 +27,12 @@ def test_single_neuron(number, failing_claims):
 
 @pytest.mark.slow
 def test_figure_1a(failing_claims):
-    assert failing_claims(rich_portrait.figure_1a()) == []
+    assert failing_claims(rich_teacher.figure_1a()) == []
 
 
 @pytest.mark.slow
 def test_partition(failing_claims):
-    assert failing_claims(rich_portrait.figure_partition()) == []
+    assert failing_claims(rich_teacher.figure_partition()) == []
 
 
 @pytest.mark.slow
@@ -49,13 +50,13 @@ def test_deep_networks_in_the_direction_of_the_paper(make, failing_claims):
 
 
 def test_student_starts_as_the_paper_says():
-    given = rich_portrait.drawn(3, 5, 20)
+    given = rich_teacher.drawn(3, 5, 20)
     theta = given.start(0.3, 0.4)
     w, a = theta[:, :-1], theta[:, -1]
     np.testing.assert_allclose(np.abs(a) * np.linalg.norm(w, axis=1), 0.09, rtol=1e-12)
     np.testing.assert_allclose(a**2 - np.sum(w**2, axis=1), 0.4, rtol=1e-12)
     with sw.float64():
-        assert np.abs(rich_portrait.respond(jnp.asarray(theta), jnp.asarray(given.x))).max() < 1e-15
+        assert np.abs(rich_teacher.respond(jnp.asarray(theta), jnp.asarray(given.x))).max() < 1e-15
 
 
 def test_portrait_measures_what_it_says():
@@ -65,7 +66,7 @@ def test_portrait_measures_what_it_says():
     )
     found = rich_portrait.portrait(grid)
     assert found["test"].shape == (2, 2, 2, 2)
-    given = rich_portrait.drawn(8, 4, 15)
+    given = rich_teacher.drawn(8, 4, 15)
     task = sw.tasks.from_arrays(given.x, given.y)
     start = given.start(0.3, 0.5)
     units = sw.units.Dense(50, "relu")
@@ -81,7 +82,7 @@ def test_portrait_measures_what_it_says():
     assert here["kernel"] == pytest.approx(watch["kernel_distance"], rel=1e-8)
     assert here["hamming"] == pytest.approx(50 * watch["hamming_distance"], rel=1e-6)
     assert here["parameters"] == pytest.approx(watch["parameter_distance"], rel=1e-9)
-    x = rich_portrait.on_sphere(np.random.default_rng(201), 30, 4)
+    x = rich_teacher.on_sphere(np.random.default_rng(201), 30, 4)
     answers = np.maximum(x @ last[:, :-1].T, 0) @ last[:, -1]
     assert here["test"] == pytest.approx(np.mean((answers - given.answer(x)) ** 2), rel=1e-9)
 

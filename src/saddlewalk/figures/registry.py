@@ -81,7 +81,7 @@ _ALL = (
     Entry("saddle-4", "Fig 4", "saddle_architectures:figure_4"),
     Entry("saddle-5", "Fig 5", "saddle_architectures:figure_5"),
     Entry("saddle-6", "Fig 6", "saddle_skips:figure_6"),
-    Entry("rich-1a", "Fig 1a", "rich_portrait:figure_1a"),
+    Entry("rich-1a", "Fig 1a", "rich_teacher:figure_1a"),
     Entry("rich-1b", "Fig 1b", "rich_portrait:figure_1b"),
     Entry("rich-2", "Fig 2", "rich_neuron:figure_2"),
     Entry("rich-3", "Fig 3", "rich_neuron:figure_3"),
@@ -98,7 +98,7 @@ _ALL = (
     # Its appendix; the two figures there about filters and grokking are in 5b and 5d.
     Entry("rich-basins", "appendix", "rich_neuron:figure_basins"),
     Entry("rich-dynamics", "appendix", "rich_neuron:figure_dynamics"),
-    Entry("rich-partition", "appendix", "rich_portrait:figure_partition"),
+    Entry("rich-partition", "appendix", "rich_teacher:figure_partition"),
     Entry("rich-supporting", "appendix", "rich_portrait:figure_supporting"),
     Entry(
         "fact-table-1",
