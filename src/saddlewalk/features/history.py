@@ -87,5 +87,5 @@ def draw_history(found: xr.Dataset, backward: bool = False, unit: str = "step") 
                 )
         one.set(xlabel=unit, title=str(layer), ylim=(None, 1.02))
     axes[0, 0].set_ylabel("correlation with $W W^T$" if backward else "correlation with $W^T W$")
-    axes[0, 0].legend(fontsize=7)
+    figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     return figure

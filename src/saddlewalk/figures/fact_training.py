@@ -108,7 +108,7 @@ def table_2(full: bool = False) -> FigureResult:
 def _table(name: str, title: str, settings: dict[str, Setting]) -> FigureResult:
     found = {key: _first_layer(setting) for key, setting in settings.items()}
     with draw.styled():
-        figure, axes = draw.new_figure(1, 1, 2.5 + 1.7 * len(found), 3.8)
+        figure, axes = draw.new_figure(1, 1, max(5.0, 2.5 + 1.7 * len(found)), 3.8)
         places = np.arange(len(found))
         for k, matrix in enumerate(FORWARD):
             heights = [values[k] for values in found.values()]
@@ -119,7 +119,7 @@ def _table(name: str, title: str, settings: dict[str, Setting]) -> FigureResult:
         axes.plot([], [], "k_", label="the paper")
         axes.set_xticks(places, [key.replace(", ", "\n") for key in found])
         axes.set(ylabel="correlation with $W_1^T W_1$", ylim=(0.5, 1.05))
-        axes.legend(fontsize=7, ncols=5, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+        figure.legend(fontsize=7, ncols=5, loc="outside upper center")
     return FigureResult(
         name,
         title,
@@ -225,7 +225,7 @@ def _epochs(name: str, backward: bool, full: bool) -> FigureResult:
     found = train(setting, MOMENTS).isel(layer=slice(3))
     matrices = BACKWARD if backward else FORWARD
     plain, symmetric = (found["pearson"].sel(matrix=matrix).values for matrix in matrices[:2])
-    middle = len(MOMENTS) // 2
+    middle = MOMENTS.index(0.5)
     with draw.styled():
         figure = draw_history(
             found.assign_coords(layer=["layer 1", "layer 2", "layer 3"]), backward, "epoch"

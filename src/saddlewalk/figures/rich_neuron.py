@@ -214,7 +214,7 @@ def figure_dynamics() -> FigureResult:
             axes[0], (r"$\nu = w^\top\beta_* / a$", "a", r"$w_1$", r"$w_2$"), strict=True
         ):
             one.set_title(title)
-        axes[0, 1].legend(fontsize=6)
+        figure.legend(*axes[0, 1].get_legend_handles_labels(), loc="outside lower center", ncols=7)
     return FigureResult(
         "rich-dynamics",
         "exact dynamics of a single neuron: nu, a, w",

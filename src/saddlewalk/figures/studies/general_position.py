@@ -53,7 +53,7 @@ def general_position() -> FigureResult:
         right.set_xlim(left=15)
         right.set_xlabel("time (learning rate 1)")
         right.set_ylabel(f"part of frequency 1 learned by {FEW} neurons")
-        right.legend()
+        right.legend(loc="lower right")
     free, resonant = (few[name] for name in _SPECTRA)
     return FigureResult(
         "study-general-position",
