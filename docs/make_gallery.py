@@ -18,18 +18,25 @@ WIDTH, COLOURS = 1100, 128
 def main(results: Path) -> None:
     """The page, and its pictures."""
     card = Scorecard.read(results)
-    missing = [n for n, r in card.records.items() if not (r["claims"] or ENTRIES[n].drawing)]
+    missing = [
+        name
+        for name, record in card.records.items()
+        if not (record["claims"] or ENTRIES[name].drawing or (results / f"{name}.error").is_file())
+    ]
     if missing:
         raise SystemExit(
             f"No result of this code: {', '.join(missing)}. Run `saddlewalk reproduce all`."
         )
     (HERE / "pictures").mkdir(exist_ok=True)
+    for paper in PAPERS:
+        for picture in (HERE / "pictures").glob(f"{paper}-*.png"):
+            picture.unlink()
     lines = [
         "# Gallery and scorecard",
         "",
         f"`saddlewalk reproduce all` on two cores, at default sizes: **{card.summary}**. A claim is a "
-        "statement of the paper with a number; it holds or it does not. `reproduce NAME --full` is "
-        "the paper's size where that is larger.",
+        "statement of the paper, or one of ours about it, with a number; it holds or it does not. "
+        "`reproduce NAME --full` is the paper's size where that is larger.",
     ]
     for key, paper in PAPERS.items():
         lines += ["", f"## {paper}", "", "| | | claims | verdict |", "| --- | --- | --- | --- |"]

@@ -6,6 +6,7 @@ import numpy as np
 import optax
 import pytest
 
+from saddlewalk.errors import InputError
 from saddlewalk.figures import fact_machines, fact_networks, fact_tabular, fact_training
 from saddlewalk.flow.together import train_together
 from saddlewalk.tasks import public
@@ -116,7 +117,8 @@ def test_schedule_and_momentum_are_those_of_pytorch(few_images):
 def test_tables_of_networks_that_are_not_trained_fail(few_images, failing_claims, monkeypatch):
     monkeypatch.setattr(fact_training, "SMALL_TABLE", {"MNIST, n = 5,000": few_images})
     assert len(failing_claims(fact_training.table_2())) == 2
-    assert len(failing_claims(fact_training.table_1())) == 2
+    with pytest.raises(InputError, match="--full"):
+        fact_training.table_1()
 
 
 def test_layers_and_epochs_of_networks_that_are_not_trained(

@@ -13,6 +13,7 @@ import pytest
 import saddlewalk as sw
 from saddlewalk import draw
 from saddlewalk.figures import ENTRIES, Claim, Entry, FigureResult, Scorecard, find_entry, reproduce
+from saddlewalk.interrupts import heeding_interrupts
 
 MADE = []
 
@@ -81,7 +82,7 @@ def test_every_entry_has_a_verdict(few, tmp_path):
     assert verdicts["rich-2"].startswith("not run: The data set moon is not here; put moon.npz")
     assert verdicts["fact-5"] == "not run: it failed with ZeroDivisionError: oh"
     assert verdicts["agf-1"].startswith("not run: a drawing")
-    assert card.summary == "5 entries: 1 reproduced, 1 partly, 3 not run"
+    assert card.summary == "5 entries: 1 reproduced, 1 partly, 0 not reproduced, 3 not run"
     kept = json.loads((tmp_path / "out" / "scorecard.json").read_text())
     assert kept == card.to_json()
     page = (tmp_path / "out" / "index.html").read_text()
@@ -241,7 +242,12 @@ def test_killed_five_times_at_random_moments(tmp_path):
         (tmp_path / folder / "scorecard.json").read_text() for folder in ("quiet", "disturbed")
     )
     assert disturbed == quiet
-    assert json.loads(quiet)["counts"] == {"reproduced": 3, "partly": 3, "not run": 0}
+    assert json.loads(quiet)["counts"] == {
+        "reproduced": 3,
+        "partly": 3,
+        "not reproduced": 0,
+        "not run": 0,
+    }
 
 
 DEADLY = """
@@ -271,6 +277,36 @@ def test_an_entry_that_kills_its_process_keeps_nothing_else_from_running(tmp_pat
     assert ends == ([9, 9] if jobs == 1 else [0, 0])
     assert sorted(folder.name for folder in out.glob("*/")) == ["agf-4", "agf-5", "agf-6"]
     assert (out / "agf-3.error").read_text().startswith("stopped while it ran")
+
+
+def test_killed_while_an_old_result_is_replaced(few, tmp_path):
+    """Between two renames there is no result in its place; the old one is put back."""
+    reproduce(["agf-3"], tmp_path)
+    aside = tmp_path / ".agf-3-old-1"
+    aside.mkdir()
+    (tmp_path / "agf-3").rename(aside / "replaced")
+    card = reproduce(few, tmp_path)
+    assert MADE.count("agf-3") == 1
+    assert card.records["agf-3"]["verdict"] == "reproduced"
+    assert not aside.exists()
+
+
+def test_a_training_in_a_figure_does_not_end_with_a_part(monkeypatch):
+    """Else the trainings after it would run to their ends before anything is told."""
+
+    def interrupted(runs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("saddlewalk.ode.integrate_together", interrupted)
+    task, units = sw.tasks.sparse_regression(samples=8, dim=3, sparsity=1), sw.units.Diagonal()
+    assert sw.train(task, units, scale=1e-3).stopped == "interrupted"
+    with pytest.raises(KeyboardInterrupt), heeding_interrupts():
+        sw.train(task, units, scale=1e-3)
+
+
+def test_nothing_that_holds_is_not_called_partly():
+    claims = (Claim("one is two", "1", False),)
+    assert FigureResult("agf-3", "", claims, None, {}).verdict.startswith("not reproduced")
 
 
 def test_a_folder_belongs_to_one_run(few, tmp_path):

@@ -21,11 +21,15 @@ from saddlewalk.errors import InputError
 FOLDER = ("result.nc", "result.json", "figure.png", "figure.svg", "config.json")
 """The files of a result folder."""
 
+_ASIDE = "replaced"
 _PACKAGES = (
     "saddlewalk",
     "jax",
     "jaxlib",
     "diffrax",
+    "optimistix",
+    "optax",
+    "scikit-learn",
     "equinox",
     "numpy",
     "scipy",
@@ -75,13 +79,22 @@ def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
         draft.chmod(0o755)
         if target.exists():
             old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-old-"))
-            os.replace(target, old / "replaced")
+            os.replace(target, old / _ASIDE)
             os.replace(draft, target)
             shutil.rmtree(old)
         else:
             os.replace(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def clear_drafts(path: str | Path) -> None:
+    """After a kill within `new_folder`: drafts go, and a result that was set aside returns."""
+    target = Path(path)
+    for left in target.parent.glob(f".{target.name}-*"):
+        if (left / _ASIDE).is_dir() and not target.exists():
+            os.replace(left / _ASIDE, target)
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def check_folder_free(path: str | Path, force: bool = False) -> None:
@@ -122,9 +135,11 @@ def lock_folder(path: str | Path) -> Callable[[], None]:
     folder = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
+    except BlockingIOError as error:
         os.close(folder)
         raise InputError(f"Another process is writing {path}.") from error
+    except OSError:  # a file system without locks
+        pass
     return lambda: os.close(folder)
 
 

@@ -73,14 +73,14 @@ def figure_7() -> FigureResult:
                 max(printed[:3]) < 0.1,
             ),
             Claim(
-                "the first jump time of Algorithm 1 is within 2% at every width",
+                "Algorithm 1 has the first jump where AGF in real time has it, to 2%, at every width (ours)",
                 listed(_first_errors(runs)),
                 max(_first_errors(runs)) < 0.02,
             ),
             Claim(
-                "Algorithm 1 is twice as far off at the largest width as at width 1 (gap, by width)",
+                "as the width grows Algorithm 1 tracks less closely (gap at width 8 above all others)",
                 listed(printed),
-                printed[-1] > 2 * printed[0],
+                printed[-1] > max(printed[:-1]),
             ),
             Claim(
                 "AGF in real time follows the slide too (gap below 1% at every width)",

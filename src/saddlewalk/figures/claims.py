@@ -12,7 +12,7 @@ from saddlewalk import draw, store, text
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper, checked on what was just computed."""
+    """One statement of the paper, or of ours about it, checked on what was just computed."""
 
     statement: str
     measured: str
@@ -35,11 +35,12 @@ class FigureResult:
 
     @property
     def verdict(self) -> str:
-        """`reproduced`, or `partly` with the claims that do not hold."""
+        """`reproduced`, or `partly` (`not reproduced` if nothing holds) with what does not hold."""
         failed = [claim for claim in self.claims if not claim.holds]
         if not failed:
             return "reproduced"
-        return "partly: not so here: " + "; ".join(f"{c.statement} ({c.measured})" for c in failed)
+        kind = "partly" if len(failed) < len(self.claims) else "not reproduced"
+        return f"{kind}: not so here: " + "; ".join(f"{c.statement} ({c.measured})" for c in failed)
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form."""

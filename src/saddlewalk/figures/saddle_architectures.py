@@ -54,9 +54,9 @@ def figure_1(samples: int = SAMPLES) -> FigureResult:
         "saddle-to-saddle dynamics in six architectures",
         (
             *(_one_then_two(letter, one) for letter, one in runs.items()),
-            _relations(runs, "BC", "dependent", "rank-one and rank-two weights (Eq 7)"),
-            _relations(runs, "DE", "proportional", "one and two rays of weights (Eq 6)"),
-            _relations(runs, "FG", "zero", "one and two units, the rest near zero (Eq 5)"),
+            *_relations(runs, "BC", "dependent", "rank-one and rank-two weights (Eq 7)"),
+            *_relations(runs, "DE", "proportional", "one and two rays of weights (Eq 6)"),
+            *_relations(runs, "FG", "zero", "one and two units, the rest near zero (Eq 5)"),
             _kinds(runs, "BCDE", "strict saddle"),
             _kinds(runs, "FG", "degenerate saddle"),
             Claim(
@@ -147,16 +147,7 @@ def figure_4(samples: int = 2048, letters: str = "ABCDEFGH") -> FigureResult:
     runs = {k: run(panel) for k, panel in panels_4(samples).items() if k in letters}
     first = [k for k in "CD" if k in runs]
     higher = [k for k in "EFGH" if k in runs]
-    claims = []
-    if "B" in runs:
-        share = runs["B"].phases[0].duration / runs["B"].path.time[-1]
-        claims.append(
-            Claim(
-                "(B) order 0: a sigmoid network has no first plateau (its part of the time)",
-                f"{share:.2g}",
-                bool(share < 1e-3),
-            )
-        )
+    claims = [_no_first_plateau(k, runs[k]) for k in "AB" if k in runs]
     for k in first:
         values = np.linalg.svd(runs[k].weights(1), compute_uv=False)
         claims += [
@@ -192,9 +183,9 @@ def figure_5(samples: int = 2048, letters: str = "ABCDEF") -> FigureResult:
         (
             *(_one_then_two(letter, one) for letter, one in runs.items()),
             *(
-                _relations(runs, present, relation, f"fixed points of {equation}")
+                claim
                 for present, (relation, equation) in pairs.items()
-                if present
+                for claim in _relations(runs, present, relation, f"fixed points of {equation}")
             ),
         ),
         draw_panels([*runs.values()], 3),
@@ -213,12 +204,34 @@ def _one_then_two(letter: str, one: Run) -> Claim:
     )
 
 
-def _relations(runs: dict[str, Run], letters: str, relation: str, words: str) -> Claim:
-    found = [[str(p.widths[0].relation) for p in runs[k].phases][1:] for k in letters]
+def _relations(runs: dict[str, Run], letters: str, relation: str, words: str) -> list[Claim]:
+    return [_relation(letter, runs[letter], relation, words) for letter in letters]
+
+
+def _relation(letter: str, one: Run, relation: str, words: str) -> Claim:
+    """One and two units remain when those in this relation are merged, and more by a narrower relation.
+
+    Equal units are proportional, and proportional ones dependent: the width alone does not tell which.
+    """
+    found = [phase.widths[0].by_relation for phase in one.phases][1:]
+    names = list(found[0])
+    narrower = names[: names.index(relation)]
     return Claim(
-        f"({', '.join(letters)}) {words}: the other units are {relation}",
-        " ".join(", ".join(each) for each in found),
-        all(set(each) == {relation} for each in found),
+        f"({letter}) {words}: 1, then 2 units are left when {relation} ones are merged"
+        + (f", more when {' or '.join(narrower)} ones are" if narrower else ""),
+        "; ".join(", ".join(f"{name} {each[name]}" for name in names) for each in found),
+        [each[relation] for each in found] == [1, 2]
+        and all(each[name] > each[relation] for each in found for name in narrower),
+    )
+
+
+def _no_first_plateau(letter: str, one: Run) -> Claim:
+    """Of order 0: the network is not at rest at zero."""
+    share = one.phases[0].duration / one.path.time[-1]
+    return Claim(
+        f"({letter}) order 0: no plateau at first (its part of the time, below 0.001)",
+        f"{share:.2g}",
+        bool(share < 1e-3),
     )
 
 

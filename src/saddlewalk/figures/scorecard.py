@@ -14,7 +14,6 @@ import hashlib
 import html
 import json
 import os
-import shutil
 import threading
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,8 +34,8 @@ from saddlewalk.figures.registry import ENTRIES, PAPERS, Entry, find_entry
 from saddlewalk.interrupts import heeding_interrupts
 from saddlewalk.tasks import public
 
-REPRODUCED, PARTLY, NOT_RUN = "reproduced", "partly", "not run"
-RESULT = "result.json"
+REPRODUCED, PARTLY, FAILED, NOT_RUN = VERDICTS = "reproduced", "partly", "not reproduced", "not run"
+RESULT, SMALLER = "result.json", "smaller than in the paper"
 _STOPPED = "stopped while it ran: by hand, or for want of memory"
 Record = dict[str, Any]
 
@@ -66,12 +65,17 @@ class Scorecard:
     @property
     def summary(self) -> str:
         """The card in a line."""
-        counts = (f"{self.count(v)} {v}" for v in (REPRODUCED, PARTLY, NOT_RUN))
-        return f"{len(self.records)} entries: " + ", ".join(counts)
+        small = sum(
+            _kind(record) == REPRODUCED and SMALLER in record["differs"]
+            for record in self.records.values()
+        )
+        counts = {verdict: f"{self.count(verdict)} {verdict}" for verdict in VERDICTS}
+        counts[REPRODUCED] += f" ({small} of them smaller than in the paper)" if small else ""
+        return f"{len(self.records)} entries: " + ", ".join(counts.values())
 
     def to_json(self) -> Record:
         """The machine-readable form."""
-        counts = {verdict: self.count(verdict) for verdict in (REPRODUCED, PARTLY, NOT_RUN)}
+        counts = {verdict: self.count(verdict) for verdict in VERDICTS}
         return {"counts": counts, "entries": self.records}
 
     def __str__(self) -> str:
@@ -272,8 +276,7 @@ def _alone_in(out: Path) -> Iterator[None]:
     unlock = store.lock_folder(out)
     try:
         for name in ENTRIES:
-            for draft in out.glob(f".{name}-*"):
-                shutil.rmtree(draft, ignore_errors=True)
+            store.clear_drafts(out / name)
         for draft in (*out.glob(".scorecard-*.tmp"), *out.glob(".index-*.tmp")):
             draft.unlink(missing_ok=True)
         yield
@@ -321,7 +324,7 @@ def _differs(entry: Entry, record: Record) -> str:
     """How what was run differs from the paper."""
     if not record["claims"]:
         return ""
-    smaller = ["smaller than in the paper"] if entry.two_sizes and not record["full"] else []
+    smaller = [SMALLER] if entry.two_sizes and not record["full"] else []
     return "; ".join([*smaller, *([entry.differs] if entry.differs else [])])
 
 
@@ -353,6 +356,7 @@ td, th { border-bottom: 1px solid #ddd; padding: 0.25rem 0.5rem; text-align: lef
 img { max-width: 100%; border: 1px solid #eee; }
 section { margin: 2.5rem 0; }
 .reproduced { color: #17692c; } .partly { color: #9a5b00; } .not-run { color: #777; }
+.not-reproduced { color: #a11; }
 .no { color: #a11; font-weight: 600; }
 """
 

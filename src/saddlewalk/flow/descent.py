@@ -13,6 +13,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, take_snapshot
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
+from saddlewalk.interrupts import part_will_do
 from saddlewalk.ode import alike, unstacked
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
@@ -99,6 +100,8 @@ def descend(
             done = int(steps[-1])
             bar.update(f"step {done}, loss {float(seen[0].loss[-1]):.4g}", done / total)
     except KeyboardInterrupt:
+        if not part_will_do():
+            raise
         for run in runs:
             run.stopped = run.stopped if run.over else "interrupted"
     return [

@@ -11,6 +11,7 @@ from saddlewalk import ode
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
+from saddlewalk.interrupts import part_will_do
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.progress import Progress
 
@@ -172,6 +173,8 @@ def _advance(
                     ends[k] = end
                     left[k].stop()
     except KeyboardInterrupt:
+        if not part_will_do():
+            raise
         return ["interrupted" if not one.over else end for one, end in zip(left, ends, strict=True)]
     return ends
 
