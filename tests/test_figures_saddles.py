@@ -59,8 +59,8 @@ def test_figure_6(failing_claims, monkeypatch):
     monkeypatch.setattr(saddle_skips, "EPS", 0.01)
     monkeypatch.setattr(saddle_skips, "_END", {"no skip": 4e3, "skip 1": 200.0, "skip 2": 40.0})
     failing = failing_claims(saddle_skips.figure_6(width=30))
-    # at this scale the plateaus of two-layer-like networks are too short to see
-    assert all(claim.startswith("(C) relu: all three") for claim in failing), failing
+    # at this scale the plateaus of two-layer-like networks are too short to see; W2 grows, too
+    assert all(claim.startswith(("(C) relu: all three", "skip 1")) for claim in failing), failing
 
 
 def test_phases_print_and_draw(tmp_path):

@@ -276,7 +276,8 @@ def test_an_entry_that_kills_its_process_keeps_nothing_else_from_running(tmp_pat
     ends = [subprocess.run(command, env=environment, timeout=120).returncode for _ in range(2)]
     assert ends == ([9, 9] if jobs == 1 else [0, 0])
     assert sorted(folder.name for folder in out.glob("*/")) == ["agf-4", "agf-5", "agf-6"]
-    assert (out / "agf-3.error").read_text().startswith("stopped while it ran")
+    told = json.loads((out / "scorecard.json").read_text())["entries"]["agf-3"]["verdict"]
+    assert told.startswith("not run: not finished")
 
 
 def test_killed_while_an_old_result_is_replaced(few, tmp_path):

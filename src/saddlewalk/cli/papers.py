@@ -2,6 +2,7 @@
 
 import json
 import os
+from typing import Any
 
 import click
 
@@ -39,25 +40,33 @@ def reproduce(
     from saddlewalk.figures import reproduce as make
 
     if names == ("list",):
-        told = {
+        lines = {
             name: f"{entry.paper}, {entry.place}: {entry.summary}"
+            + (" (a drawing, not run)" if entry.drawing else "")
             for name, entry in ENTRIES.items()
         }
-        widest = max(map(len, told))
-        lines = [f"{name:{widest}}  {words}" for name, words in told.items()]
-        click.echo(json.dumps(told) if as_json else "\n".join(lines))
+        widest = max(map(len, lines))
+        shown = [f"{name:{widest}}  {words}" for name, words in lines.items()]
+        click.echo(json.dumps(lines) if as_json else "\n".join(shown))
         return
     if len(names) > 1 and {"all", "list"} & set(names):
-        raise InputError("Give `list`, `all`, or names of entries.")
+        raise InputError("`list` and `all` stand alone: leave out the other names.")
     wanted = list(ENTRIES) if names == ("all",) else list(names)
-    card = make(
-        wanted,
-        out,
-        full=full,
-        jobs=jobs,
-        again=again,
-        told=lambda name, record: note(f"{name}: {record['verdict']}"),
-    )
-    shown = card if names == ("all",) else card.only(wanted)
-    show(shown, shown.to_json(), as_json)
+    run: list[str] = []
+
+    def told(name: str, record: dict[str, Any]) -> None:
+        run.append(name)
+        note(f"{name}: {record['verdict']}")
+
+    note(f"{len(wanted)} entries, {jobs} at a time, into {out}")
+    try:
+        card = make(wanted, out, full=full, jobs=jobs, again=again, told=told)
+    except KeyboardInterrupt:
+        note(f"stopped; what is done is kept in {out}, and the same command goes on from there")
+        raise
+    kept = [name for name in wanted if name not in run and not ENTRIES[name].drawing]
+    if kept:
+        note(f"kept from before, by the same code and data (--again runs them): {', '.join(kept)}")
+    asked = card if names == ("all",) else card.only(wanted)
+    show(asked, asked.to_json(), as_json)
     note(f"wrote {out}/index.html and scorecard.json, and a folder for each entry")

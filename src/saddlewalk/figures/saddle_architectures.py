@@ -211,10 +211,10 @@ def _relations(runs: dict[str, Run], letters: str, relation: str, words: str) ->
 def _relation(letter: str, one: Run, relation: str, words: str) -> Claim:
     """One and two units remain when those in this relation are merged, and more by a narrower relation.
 
-    Equal units are proportional, and proportional ones dependent: the width alone does not tell which.
+    Zero units are proportional to any, and proportional ones dependent: the width alone does not tell which.
     """
     found = [phase.widths[0].by_relation for phase in one.phases][1:]
-    names = list(found[0])
+    names: list[str] = [n for n in ("zero", "proportional", "dependent") if n in found[0]]
     narrower = names[: names.index(relation)]
     return Claim(
         f"({letter}) {words}: 1, then 2 units are left when {relation} ones are merged"

@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_compl
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context, parent_process
+from multiprocessing import active_children, get_context, parent_process
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
@@ -36,7 +36,7 @@ from saddlewalk.tasks import public
 
 REPRODUCED, PARTLY, FAILED, NOT_RUN = VERDICTS = "reproduced", "partly", "not reproduced", "not run"
 RESULT, SMALLER = "result.json", "smaller than in the paper"
-_STOPPED = "stopped while it ran: by hand, or for want of memory"
+_STOPPED = "not finished: it runs, or was stopped (by hand, or for want of memory)"
 Record = dict[str, Any]
 
 
@@ -115,7 +115,7 @@ def reproduce(
     wanted = [find_entry(name).name for name in dict.fromkeys(names)]
     with _alone_in(out):
         todo = [n for n in wanted if again or not _finished(ENTRIES[n], out, full, made_with)]
-        todo.sort(key=lambda name: _was_stopped(out, name))  # what kills its process waits
+        todo.sort(key=lambda name: _started(out, name).exists())  # what kills its process waits
         with _runner(jobs) as run:
             for name, record in run(todo, out, full, made_with):
                 told(name, record)
@@ -132,7 +132,7 @@ def run_entry(name: str, folder: str | Path, full: bool, made_with: str) -> Reco
 
     entry, out = ENTRIES[name], Path(folder)
     try:
-        _reason_file(out, name).write_text(_STOPPED)  # until it ends
+        _started(out, name).touch()
         with heeding_interrupts():
             result = entry.make(full)
         record = {**result.to_json(), "full": full and entry.two_sizes, "origin": made_with}
@@ -144,6 +144,7 @@ def run_entry(name: str, folder: str | Path, full: bool, made_with: str) -> Reco
     except Exception as error:
         record = _not_run(entry, _reason(error))
         _keep_reason(out, name, error)
+    _started(out, name).unlink(missing_ok=True)
     pyplot.close("all")
     jax.clear_caches()
     return record
@@ -202,8 +203,11 @@ def _apart(
     try:
         for future in as_completed(running):
             yield running[future], future.result()
-    finally:
-        threads.shutdown(wait=True, cancel_futures=True)
+    except BaseException:  # Ctrl-C may have reached this process alone
+        threads.shutdown(wait=False, cancel_futures=True)
+        for child in active_children():
+            child.terminate()
+        raise
 
 
 class _Worker:
@@ -252,9 +256,9 @@ def _reason_file(out: Path, name: str) -> Path:
     return out / f"{name}.error"
 
 
-def _was_stopped(out: Path, name: str) -> bool:
-    file = _reason_file(out, name)
-    return file.is_file() and file.read_text() == _STOPPED
+def _started(out: Path, name: str) -> Path:
+    """A file that is there while an entry runs, and after it was killed."""
+    return out / f".{name}.started"
 
 
 def _keep_reason(out: Path, name: str, error: BaseException) -> None:
@@ -313,6 +317,8 @@ def _record(entry: Entry, out: Path, made_with: str) -> Record:
 
 
 def _why_not(entry: Entry, out: Path) -> str:
+    if _started(out, entry.name).exists():
+        return _STOPPED
     try:
         return _reason_file(out, entry.name).read_text().splitlines()[0]
     except (OSError, IndexError):
@@ -384,12 +390,17 @@ def _page(card: Scorecard) -> str:
 
 def _overview(records: Iterable[Record]) -> str:
     rows = (
-        f'<tr><td><a href="#{r["figure"]}">{r["figure"]}</a></td><td>{_safe(r["place"])}</td>'
+        f"<tr><td>{_linked(r)}</td><td>{_safe(r['place'])}</td>"
         f"<td>{_safe(r['summary'])}</td><td>{_claims_held(r)}</td><td>{_verdict(r)}</td></tr>"
         for r in records
     )
     heads = "".join(f"<th>{h}</th>" for h in ("name", "place", "what", "claims", "verdict"))
     return f"<table><tr>{heads}</tr>" + "".join(rows) + "</table>"
+
+
+def _linked(record: Record) -> str:
+    name = record["figure"]
+    return f'<a href="#{name}">{name}</a>' if record["claims"] else name
 
 
 def _section(record: Record) -> str:
