@@ -51,7 +51,9 @@ def diagnose_stored(
     try:
         from saddlewalk.features.stored import stored_features
     except ImportError as error:
-        raise InputError("This needs PyTorch: pip install saddlewalk[torch].") from error
+        raise InputError(
+            "This needs PyTorch: pip install 'saddlewalk[torch]' ('.[torch]' in a clone)."
+        ) from error
     from saddlewalk.tasks.files import load_samples
 
     x, y = load_samples(options["data"])

@@ -74,7 +74,7 @@ def stored_features(
         raise InputError(
             f"'{file}' holds weights alone: say with which activation, {', '.join(ACTIVATIONS)}."
             if activation is None
-            else f"'{file}' holds a whole network, with activations of its own."
+            else f"'{file}' holds a whole network, with activations of its own; leave them out."
         )
     module = sequential_from_state(loaded, str(activation)) if isinstance(loaded, dict) else loaded
     first = next(module.parameters(), None)

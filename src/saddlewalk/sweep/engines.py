@@ -152,7 +152,9 @@ def engine_for(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
         import dask
         from distributed import Client
     except ImportError as error:
-        raise InputError("Clusters need Dask: pip install saddlewalk[cluster].") from error
+        raise InputError(
+            "Clusters need Dask: pip install 'saddlewalk[cluster]' ('.[cluster]' in a clone)."
+        ) from error
     if scheduler is not None:
         try:
             client = Client(scheduler, timeout=10)
