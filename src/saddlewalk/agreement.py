@@ -32,6 +32,8 @@ _GREW = 0.05
 makes a prediction name it, so that no unit is lost on the border."""
 _SHOWN = 2000
 """Points of a loss curve in the machine-readable output."""
+_NOTABLE = 0.01
+"""Mean error of the jump times from which a more exact method is named."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +213,10 @@ class Agreement:
             lines.append(
                 f"jump times: mean error {text.percent(mean)}, largest {text.percent(most)}"
             )
+            if self.predicted.method in ("closed", "limit") and mean > _NOTABLE:
+                lines.append(
+                    "formulas are for smaller scales: method 'numeric' follows each transition"
+                )
         lines += [str(a) for a in self.predicted.assumptions if not a.holds]
         return "\n".join(lines)
 
