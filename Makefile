@@ -27,7 +27,7 @@ lint: $(VENV)/.dev      ## lint, format, types, layers
 docs: $(VENV)/.docs      ## the documentation site in build/site; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/site
 
-gallery: $(VENV)/.docs   ## run all figures and tables (half an hour) and put them into the docs
+gallery: $(VENV)/.docs   ## run all figures and tables (20 minutes) and put them into the docs
 	$(BIN)/saddlewalk reproduce all --out results/reproduce
 	$(BIN)/python docs/make_gallery.py results/reproduce
 
