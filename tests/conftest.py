@@ -6,11 +6,6 @@ import signal
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 
-if "PYTEST_XDIST_WORKER" in os.environ and hasattr(os, "sched_setaffinity"):
-    # threads of several programs on the same cores wait for each other
-    cores, number = sorted(os.sched_getaffinity(0)), int(os.environ["PYTEST_XDIST_WORKER"][2:])
-    os.sched_setaffinity(0, {cores[number % len(cores)]})
-
 import jax
 import numpy as np
 import pytest
