@@ -20,9 +20,9 @@ from saddlewalk.figures import (
 from saddlewalk.flow.together import train_together
 
 
-@pytest.mark.parametrize("number", [2, 3, 4, 7, 8])
-def test_single_neuron(number, failing_claims):
-    assert failing_claims(getattr(rich_neuron, f"figure_{number}")()) == []
+@pytest.mark.parametrize("name", [2, 3, 4, "basins", "dynamics"])
+def test_single_neuron(name, failing_claims):
+    assert failing_claims(getattr(rich_neuron, f"figure_{name}")()) == []
 
 
 @pytest.mark.slow
