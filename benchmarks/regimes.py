@@ -22,8 +22,9 @@ import numpy as np
 import optax
 
 import saddlewalk as sw
-from saddlewalk.figures import rich_portrait, rich_teacher
-from saddlewalk.flow.together import train_together
+from saddlewalk.figures.rich import portrait as rich_portrait
+from saddlewalk.figures.rich import teacher as rich_teacher
+from saddlewalk.flow.ensembles import train_together
 
 HERE = Path(__file__).parent
 tangent_kernel = importlib.import_module(

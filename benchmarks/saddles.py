@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import saddlewalk as sw
-from saddlewalk.figures import saddle_mnist
+from saddlewalk.figures.saddles import mnist as saddle_mnist
 
 HERE = Path(__file__).parent
 STEPS = 150

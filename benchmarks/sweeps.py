@@ -15,7 +15,8 @@ import jax
 import numpy as np
 
 import saddlewalk as sw
-from saddlewalk.figures import rich_portrait, rich_teacher
+from saddlewalk.figures.rich import portrait as rich_portrait
+from saddlewalk.figures.rich import teacher as rich_teacher
 from saddlewalk.settings import make_problem
 from saddlewalk.sweep import Results, grid, sweep
 from saddlewalk.sweep.measures import MEASURES

@@ -12,7 +12,7 @@ from saddlewalk.figures import ENTRIES, Scorecard
 from saddlewalk.figures.registry import PAPERS
 
 HERE = Path(__file__).parent
-WIDTH, COLOURS = 1100, 128
+WIDTH, COLORS = 1100, 128
 
 
 def main(results: Path) -> None:
@@ -82,7 +82,7 @@ def _shrink(source: Path, target: Path) -> None:
         height = round(picture.height * WIDTH / picture.width)
         if picture.width > WIDTH:
             picture = picture.resize((WIDTH, height), Image.Resampling.LANCZOS)
-        picture.quantize(COLOURS).save(target, optimize=True)
+        picture.quantize(COLORS).save(target, optimize=True)
 
 
 if __name__ == "__main__":

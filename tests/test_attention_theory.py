@@ -1,4 +1,4 @@
-"""Linear attention and the bounds on jump times: formulas against moments, minimisation and flows."""
+"""Linear attention and the bounds on jump times: formulas against moments, minimization and flows."""
 
 import math
 
@@ -172,7 +172,7 @@ def test_maximal_utility_is_that_of_the_first_component_left_and_there_is_no_oth
 
 
 def test_levels_are_the_least_loss_of_so_many_heads():
-    """Eq 57 (not Eq 7) against minimisation over k heads, random spectra; and the paper's numbers."""
+    """Eq 57 (not Eq 7) against minimization over k heads, random spectra; and the paper's numbers."""
     numbers = [1, 0.56219, 0.35555, 0.22510, 0.13220]
     np.testing.assert_allclose(attention.levels(VALUES, CONTEXT), numbers, atol=1e-5)
     rng = np.random.default_rng(7)

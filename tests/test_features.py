@@ -12,7 +12,7 @@ from scipy.optimize import minimize
 import saddlewalk as sw
 from saddlewalk.features import FeatureHistory, gradient_features, network_features
 from saddlewalk.features.equinox import equinox_features
-from saddlewalk.features.matrices import _picture, cosine, pearson, power, symmetrized_product
+from saddlewalk.features.layers import _picture, cosine, pearson, power, symmetrized_product
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

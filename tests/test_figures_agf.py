@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.figures import agf_attention, agf_linear, agf_modular, agf_relu
+from saddlewalk.figures.agf import attention as agf_attention
+from saddlewalk.figures.agf import linear as agf_linear
+from saddlewalk.figures.agf import modular as agf_modular
+from saddlewalk.figures.agf import relu as agf_relu
 from saddlewalk.theory import modular
 
 # --- Fig 4 ----------------------------------------------------------------------------------------

@@ -7,8 +7,11 @@ import optax
 import pytest
 
 from saddlewalk.errors import InputError
-from saddlewalk.figures import fact_machines, fact_networks, fact_tabular, fact_training
-from saddlewalk.flow.together import train_together
+from saddlewalk.figures.fact import machines as fact_machines
+from saddlewalk.figures.fact import networks as fact_networks
+from saddlewalk.figures.fact import tabular as fact_tabular
+from saddlewalk.figures.fact import training as fact_training
+from saddlewalk.flow.ensembles import train_together
 from saddlewalk.tasks import public
 
 

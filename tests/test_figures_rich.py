@@ -9,15 +9,13 @@ import optax
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.figures import (
-    rich_grokking,
-    rich_hierarchy,
-    rich_neuron,
-    rich_portrait,
-    rich_teacher,
-    two_sizes,
-)
-from saddlewalk.flow.together import train_together
+from saddlewalk.figures import two_sizes
+from saddlewalk.figures.rich import grokking as rich_grokking
+from saddlewalk.figures.rich import hierarchy as rich_hierarchy
+from saddlewalk.figures.rich import neuron as rich_neuron
+from saddlewalk.figures.rich import portrait as rich_portrait
+from saddlewalk.figures.rich import teacher as rich_teacher
+from saddlewalk.flow.ensembles import train_together
 
 
 @pytest.mark.parametrize("name", [2, 3, 4, "basins", "dynamics"])

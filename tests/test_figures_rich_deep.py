@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from saddlewalk.errors import InputError
-from saddlewalk.figures import rich_grokking, rich_hierarchy
-from saddlewalk.figures.rich_grokking import GrokRuns
-from saddlewalk.figures.rich_hierarchy import HierarchyRuns, size_needed
+from saddlewalk.figures.rich import grokking as rich_grokking
+from saddlewalk.figures.rich import hierarchy as rich_hierarchy
+from saddlewalk.figures.rich.grokking import GrokRuns
+from saddlewalk.figures.rich.hierarchy import HierarchyRuns, size_needed
 from saddlewalk.tasks import hierarchy
 from saddlewalk.tasks.hierarchy import random_hierarchy
 

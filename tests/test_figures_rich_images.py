@@ -9,7 +9,8 @@ import pytest
 from scipy.signal import convolve2d, correlate2d
 
 from saddlewalk.diagnose.tangent_kernel import kernel_distance, network_kernel
-from saddlewalk.figures import rich_filters, rich_lenet
+from saddlewalk.figures.rich import filters as rich_filters
+from saddlewalk.figures.rich import lenet as rich_lenet
 from saddlewalk.tasks import public
 
 

@@ -4,8 +4,11 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.figures import saddle_architectures, saddle_effects, saddle_mnist, saddle_skips
-from saddlewalk.figures.saddle_panels import run
+from saddlewalk.figures.saddles import architectures as saddle_architectures
+from saddlewalk.figures.saddles import effects as saddle_effects
+from saddlewalk.figures.saddles import mnist as saddle_mnist
+from saddlewalk.figures.saddles import skips as saddle_skips
+from saddlewalk.figures.saddles.panels import run
 from saddlewalk.tasks import public
 
 

@@ -237,7 +237,7 @@ def test_one_program_for_one_shape(small_regression, activation):
 
 
 def test_interruption_leaves_a_usable_result(fig3, monkeypatch, tmp_path):
-    from saddlewalk.progress import Progress
+    from saddlewalk.show.progress import Progress
 
     def interrupt(*_):
         raise KeyboardInterrupt

@@ -385,7 +385,7 @@ def mnist(local):
     return arrays
 
 
-def test_plain_images_are_gray_centred_and_in_unit_range(local):
+def test_plain_images_are_gray_centered_and_in_unit_range(local):
     arrays = random_arrays((32, 32, 3))
     np.savez(local / "cifar10.npz", **arrays)
     task = images("cifar10", samples=60, whiten=False)
@@ -494,7 +494,7 @@ def test_impossible_requests_are_sentences(mnist, request_, complaint):
         images(**{"name": "mnist", "samples": 50, **request_})
 
 
-def test_figure_7_whitens_rows_from_2000_on_centred_on_the_pool(local):
+def test_figure_7_whitens_rows_from_2000_on_centered_on_the_pool(local):
     arrays = random_arrays((32, 32, 3), train=4000)
     np.savez(local / "cifar10.npz", **arrays)
     task = agf_figure_7(samples=1500)

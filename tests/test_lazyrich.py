@@ -1,4 +1,4 @@
-"""Closed forms of Get Rich Quick against tight integration, autodiff and constrained minimisation."""
+"""Closed forms of Get Rich Quick against tight integration, autodiff and constrained minimization."""
 
 import diffrax
 import jax
@@ -279,7 +279,7 @@ def test_far_from_balance_nothing_cancels(delta):
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_limit_of_deep_networks(depth):
-    """Balanced layers of rank one: the flow's end minimises Theorem 15's objective."""
+    """Balanced layers of rank one: the flow's end minimizes Theorem 15's objective."""
     rng = np.random.default_rng(depth)
     X, y, start = rng.normal(size=(2, 4)), rng.normal(size=2), rng.normal(size=4)
     size = np.linalg.norm(start)

@@ -8,8 +8,8 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
 import saddlewalk as sw
+from saddlewalk.curves.staircase import Staircase
 from saddlewalk.diagnose import loss_curve
-from saddlewalk.staircase import Staircase
 from saddlewalk.theory import linear
 from saddlewalk.theory.base import Start
 from saddlewalk.theory.linear import Covariances, Layers, LinearTheory
@@ -135,7 +135,7 @@ def test_the_recursion_is_the_printed_one():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_reduced_rank_regression_is_the_best_map_of_its_rank(seed):
-    """Against factors optimised from several random starts."""
+    """Against factors optimized from several random starts."""
     xx, b = random_problem("wishart", seed, 4, c=3)
     covariances = covariances_of(xx, b)
     rng = np.random.default_rng(seed)
@@ -365,7 +365,7 @@ def test_close_modes_are_learned_in_the_order_of_the_start():
     assert set(firsts) == {0, 1}
     with sw.float64():
         failed = [a for a in THEORY.audit(start_of(xx, b, 2, 1e-3)) if not a.holds]
-    assert any("distinct" in a.name and "initialisation" in a.needed for a in failed)
+    assert any("distinct" in a.name and "initialization" in a.needed for a in failed)
 
 
 @pytest.mark.parametrize("kind", ["white", "wishart"])

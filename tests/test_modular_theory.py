@@ -1,4 +1,4 @@
-"""Modular addition: the Fourier formulas against sums over all pairs and against minimisation."""
+"""Modular addition: the Fourier formulas against sums over all pairs and against minimization."""
 
 import functools
 import itertools
@@ -62,7 +62,7 @@ def without(x, frequencies):
 
 
 def climb(x, theta):
-    """The normalised utility that L-BFGS reaches from a start, and where."""
+    """The normalized utility that L-BFGS reaches from a start, and where."""
     first, second, target = words(x)
     p = len(x)
 
@@ -224,7 +224,7 @@ def test_aligned_neurons_are_drawn_to_three_times_their_frequency(p, k):
 
 @pytest.mark.parametrize(("neurons", "seed"), [(1, 6), (2, 42), (3, 57), (4, 32), (5, 30)])
 def test_part_of_a_frequency_that_few_neurons_learn(neurons, seed):
-    """The table of `parts_learned` against minimisation of the loss itself, from a lucky start."""
+    """The table of `parts_learned` against minimization of the loss itself, from a lucky start."""
     x = np.cos(2 * math.pi / 5 * np.arange(5))
 
     def objective(t):

@@ -126,9 +126,9 @@ def test_order_of_the_solvers(solver, order):
     assert (orders < order + 0.4).all()
 
 
-def test_stabilised_steps_are_long_and_stable():
+def test_stabilized_steps_are_long_and_stable():
     """Rate 1e4 beside growth from 1e-12: an explicit method needs 60 * 1e4 / 3.3 steps of 6."""
-    pieces = run(Saddle(), [[1e-12, 0.5]], "stabilised", 1e-6, max_time=60.0)
+    pieces = run(Saddle(), [[1e-12, 0.5]], "stabilized", 1e-6, max_time=60.0)
     time = np.concatenate([p.time for p in pieces])
     x = np.concatenate([p.saved for p in pieces])[:, 0, 0]
     exact = np.log(0.5 / np.sqrt(1 - 0.25)) - np.log(1e-12)
@@ -157,5 +157,5 @@ def test_clock_resolves_a_jump_of_length_one_at_time_1e50():
 
 
 def test_unknown_kind():
-    with pytest.raises(sw.InputError, match="Known: explicit, implicit, stabilised"):
+    with pytest.raises(sw.InputError, match="Known: explicit, implicit, stabilized"):
         run(Pendulum(), [[1.0]], "magic", 1e-6)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
-from saddlewalk.balance import alpha_of, conserved_quantities, incoming_degree, rescaled
+from saddlewalk.balance import alpha_of, conserved_quantities, rescaled
+from saddlewalk.balance.conserved import incoming_degree
 from saddlewalk.diagnose.regime import LATE, delay_of
 from saddlewalk.theory.lazyrich import Neuron, neuron_preconditioner
 
@@ -266,8 +267,8 @@ def plane(points=81):
 
 
 @pytest.mark.parametrize("deep", [False, True])
-def test_two_colours_are_enough(deep):
-    """Neighbouring points of a grid that differ in one neuron differ in colour; in none, in neither."""
+def test_two_colors_are_enough(deep):
+    """Neighboring points of a grid that differ in one neuron differ in color; in none, in neither."""
     task = sw.tasks.from_arrays(X[:, :2], Y)
     units = sw.units.Deep((sw.units.Dense(5, "relu"), sw.units.Dense(4, "relu"))) if deep else (
         sw.units.Dense(6, "relu")
@@ -275,17 +276,17 @@ def test_two_colours_are_enough(deep):
     problem = sw.Problem(task, units)
     theta = np.random.default_rng(12).normal(size=(problem.width, problem.size))
     grid, points = plane()
-    colours = sw.diagnose.region_colors(problem, theta, grid).reshape(points, points)
+    colors = sw.diagnose.region_colors(problem, theta, grid).reshape(points, points)
     patterns = sw.diagnose.activation_patterns(problem, theta, grid).reshape(points, points, -1)
     switched = (patterns[:, 1:] != patterns[:, :-1]).sum(axis=2)
-    differ = colours[:, 1:] != colours[:, :-1]
+    differ = colors[:, 1:] != colors[:, :-1]
     assert (switched == 1).sum() > 50
     assert differ[switched == 1].all()
     assert not differ[switched == 0].any()
 
 
 def test_redundant_neurons_count_once(tmp_path):
-    """A mirrored network has every boundary twice; its colours are those of one half."""
+    """A mirrored network has every boundary twice; its colors are those of one half."""
     task = sw.tasks.from_arrays(X[:, :2], Y)
     half = np.random.default_rng(13).normal(size=(4, 3))
     mirrored = np.concatenate([half, half * [-1, -1, 1]])

@@ -11,9 +11,9 @@ import time
 import pytest
 
 import saddlewalk as sw
-from saddlewalk import draw
 from saddlewalk.figures import ENTRIES, Claim, Entry, FigureResult, Scorecard, find_entry, reproduce
 from saddlewalk.interrupts import heeding_interrupts
+from saddlewalk.show import draw
 
 MADE = []
 

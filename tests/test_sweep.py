@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 import saddlewalk as sw
 from saddlewalk.cli import main
 from saddlewalk.features import RFMRegressor
-from saddlewalk.figures import rich_portrait
+from saddlewalk.figures.rich import portrait as rich_portrait
 from saddlewalk.flow import train_many
 from saddlewalk.sweep import Results, grid, latin_hypercube, sweep, uniform
 from saddlewalk.sweep.files import load_sweep

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saddlewalk import store, text
+from saddlewalk import store
+from saddlewalk.curves.staircase import Stage, Staircase, mode_name
 from saddlewalk.diagnose import loss_curve, observed_stages
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
-from saddlewalk.staircase import Stage, Staircase, mode_name
+from saddlewalk.show import text
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -130,7 +131,7 @@ class Agreement:
 
         Where the task has modes, a second panel shows how much of each the network holds.
         """
-        from saddlewalk import draw
+        from saddlewalk.show import draw
 
         modes = self.observed.info.get("modes")
         if modes is None or not (target is None or isinstance(target, str | Path)):
@@ -148,7 +149,7 @@ class Agreement:
         return axes
 
     def _draw_losses(self, axes: "Axes") -> None:
-        from saddlewalk import draw
+        from saddlewalk.show import draw
 
         known = [*self.predicted.jump_times, *_known(self.jump_times)]
         last = float(self.observed.time[-1])

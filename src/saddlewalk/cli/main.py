@@ -55,10 +55,10 @@ def _options(*groups: list[Callable]) -> Callable:
 _COMMON = [
     click.argument("setting"),
     click.option(
-        "--scale", type=float, help="Initialisation scale alpha (default: the setting's own)."
+        "--scale", type=float, help="Initialization scale alpha (default: the setting's own)."
     ),
     click.option(
-        "--seed", type=int, default=0, show_default=True, help="Seed of the initialisation."
+        "--seed", type=int, default=0, show_default=True, help="Seed of the initialization."
     ),
     click.option(
         "--data",
@@ -82,7 +82,7 @@ _COMMON = [
     click.option("--sparsity", type=int, help="Nonzero coefficients of made data."),
     click.option("--noise", type=float, help="Noise in the targets of made data."),
     click.option(
-        "--correlation", type=float, help="Correlation of neighbouring inputs of made data."
+        "--correlation", type=float, help="Correlation of neighboring inputs of made data."
     ),
     click.option("--data-seed", type=int, help="Seed of made data."),
     click.option(
@@ -127,7 +127,7 @@ _RUN = [
         "--solver",
         default="auto",
         show_default=True,
-        help="auto | explicit | implicit | stabilised (gradient flow) | descent | sgd.",
+        help="auto | explicit | implicit | stabilized (gradient flow) | descent | sgd.",
     ),
     click.option("--learning-rate", type=float, help="For descent, sgd (default 0.01)."),
     click.option("--batch-size", type=int, help="For sgd (default 32)."),

@@ -47,7 +47,7 @@ def sweep(
     y: str | None,
     threshold: float | None,
 ) -> None:
-    """Measure every configuration that FILE (TOML or YAML) asks for, and keep it in a labelled store.
+    """Measure every configuration that FILE (TOML or YAML) asks for, and keep it in a labeled store.
 
     FILE may be the name of a study that comes with the package: agf-3, rich-1b, saddle-2-linear,
     saddle-2-attention.

@@ -1,6 +1,9 @@
 """What happened, and where a network is: functions of a trajectory, a loss curve or parameters."""
 
-from saddlewalk.curve import LossCurve as LossCurve
+from saddlewalk.curves.curve import LossCurve as LossCurve
+from saddlewalk.curves.jumps import Jump as Jump
+from saddlewalk.curves.jumps import find_jumps as find_jumps
+from saddlewalk.curves.jumps import turned_on as turned_on
 from saddlewalk.diagnose.conserved import Drift as Drift
 from saddlewalk.diagnose.conserved import conserved_drift as conserved_drift
 from saddlewalk.diagnose.manifolds import manifold_distance as manifold_distance
@@ -26,6 +29,3 @@ from saddlewalk.diagnose.tangent_kernel import target_alignment as target_alignm
 from saddlewalk.diagnose.width import EffectiveWidth as EffectiveWidth
 from saddlewalk.diagnose.width import effective_width as effective_width
 from saddlewalk.diagnose.width import widths_along as widths_along
-from saddlewalk.plateaus import Jump as Jump
-from saddlewalk.plateaus import find_jumps as find_jumps
-from saddlewalk.plateaus import turned_on as turned_on

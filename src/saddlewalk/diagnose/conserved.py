@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk import text
 from saddlewalk.balance import conserved_quantities
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
 from saddlewalk.problem import Problem
+from saddlewalk.show import text
 
 _MOST = 64
 

@@ -98,11 +98,11 @@ def merge(units: Layer, relation: Relation, width: int, sizes: np.ndarray) -> La
     merged_u, merged_v = [], []
     for members in group(places, width):
         share = weight[members] / weight[members].sum()
-        centre = share @ places[members]
-        length = np.linalg.norm(centre)
+        center = share @ places[members]
+        length = np.linalg.norm(center)
         if proportional:
-            centre = centre / length if length > 0 else places[members[np.argmax(share)]]
-        merged_u.append(centre)
+            center = center / length if length > 0 else places[members[np.argmax(share)]]
+        merged_u.append(center)
         merged_v.append(np.sum(gain[members] * v[members], axis=0))
     merged = Layer(np.stack(merged_u), np.stack(merged_v))
     return padded(balanced(merged) if proportional else merged, width)

@@ -1,7 +1,7 @@
 """Which neurons are active where: patterns, how many changed, and the partition of the plane.
 
 A piecewise-linear network is linear on each activation region. Crossing a boundary switches one neuron, so
-regions with an even and with an odd number of active neurons are neighbours, and two colours are enough
+regions with an even and with an odd number of active neurons are neighbors, and two colors are enough
 (Proposition 17 of Get Rich Quick), if no two neurons switch at once: such redundant ones count as one.
 """
 
@@ -44,7 +44,7 @@ def hamming_distance(first: Any, second: Any) -> float:
 
 
 def region_colors(problem: Problem, theta: ParametersLike, x: Any) -> Bool[np.ndarray, " n"]:
-    """One of two colours for each input x: no two neighbouring regions have the same.
+    """One of two colors for each input x: no two neighboring regions have the same.
 
     Give a fine grid: neurons that switch at the same places among the inputs are taken for one.
     """
@@ -55,16 +55,16 @@ def region_colors(problem: Problem, theta: ParametersLike, x: Any) -> Bool[np.nd
 def draw_partition(
     problem: Problem, theta: ParametersLike, axes: "Axes", extent: float = 1.0, points: int = 301
 ) -> None:
-    """Colour the square [-extent, extent]^2 by region; data with two inputs only."""
+    """Color the square [-extent, extent]^2 by region; data with two inputs only."""
     if problem.task.inputs != 2:
-        raise InputError(f"A plane is coloured for two inputs; there are {problem.task.inputs}.")
+        raise InputError(f"A plane is colored for two inputs; there are {problem.task.inputs}.")
     ticks = np.linspace(-extent, extent, points)
     grid = np.stack(np.meshgrid(ticks, ticks), axis=-1).reshape(-1, 2)
-    colours = region_colors(problem, theta, grid).reshape(points, points)
+    colors = region_colors(problem, theta, grid).reshape(points, points)
     from matplotlib.colors import ListedColormap
 
     axes.imshow(
-        colours,
+        colors,
         origin="lower",
         extent=(-extent, extent, -extent, extent),
         cmap=ListedColormap([EVEN, ODD]),

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saddlewalk import text
-from saddlewalk.curve import LossCurve
+from saddlewalk.curves.curve import LossCurve
+from saddlewalk.curves.jumps import find_jumps
 from saddlewalk.diagnose.saddles import SaddleReport, saddle_test
 from saddlewalk.diagnose.stages import loss_curve
 from saddlewalk.diagnose.width import EffectiveWidth, effective_width
 from saddlewalk.errors import InputError
-from saddlewalk.plateaus import find_jumps
 from saddlewalk.problem import Problem
+from saddlewalk.show import text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ _EXTENT = 0.05
 """A plateau reaches as far as the loss stays within this part of the smaller drop beside it."""
 
 
-_COLOURS = {
+_COLORS = {
     "strict saddle": "C1",
     "degenerate saddle": "C4",
     "minimum": "C2",
@@ -95,16 +95,16 @@ class Phases:
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
         """The loss with its plateaus marked, and their effective widths."""
-        from saddlewalk import draw
+        from saddlewalk.show import draw
 
         last = float(self.path.time[-1])
         shown = min(last, 1.4 * self.phases[-1].start) if len(self.phases) > 1 else last
         with draw.canvas(target) as axes:
             draw.loss_curve(axes, self.path.time, self.path.loss, label=self.path.method)
-            kinds = [kind for kind in _COLOURS if kind in self.kinds]
+            kinds = [kind for kind in _COLORS if kind in self.kinds]
             for phase, kind in zip(self.phases, self.kinds, strict=True):
                 look: dict[str, Any] = {
-                    "color": _COLOURS[kind],
+                    "color": _COLORS[kind],
                     "linewidth": 4,
                     "solid_capstyle": "butt",
                 }
@@ -117,7 +117,7 @@ class Phases:
                     ha="center",
                 )
             for kind in kinds:
-                axes.plot([], [], color=_COLOURS[kind], linewidth=4, label=kind)
+                axes.plot([], [], color=_COLORS[kind], linewidth=4, label=kind)
             axes.legend()
             axes.set_xlim(0.0, shown)
             axes.set_title(f"{self.setting}, scale {self.path.info['scale']:g}: effective width")

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk import text
 from saddlewalk.balance import Conserved, conserved_quantities
 from saddlewalk.diagnose.conserved import spread
 from saddlewalk.diagnose.partition import activation_patterns, hamming_distance
@@ -21,6 +20,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.show import text
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.tasks.samples import Samples, finite_numbers
 
@@ -114,7 +114,7 @@ class Regime:
         return {name: one.side for name, one in self.conserved.items()}
 
     def to_xarray(self) -> "xr.Dataset":
-        """The labelled data themselves."""
+        """The labeled data themselves."""
         return self.data
 
     def to_json(self) -> dict[str, Any]:
@@ -146,7 +146,7 @@ class Regime:
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
         """The loss, and how far the kernel and the activation patterns went, along time."""
-        from saddlewalk import draw
+        from saddlewalk.show import draw
 
         with draw.canvas(target) as axes:
             later = self.data.isel(time=slice(1, None))  # time 0 has no place on a logarithmic axis

@@ -26,12 +26,12 @@ from jaxtyping import Array, Float
 from scipy.optimize import least_squares, minimize
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
-from saddlewalk import text
 from saddlewalk.diagnose.manifolds import padded
 from saddlewalk.diagnose.width import effective_width
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem, norms
+from saddlewalk.show import text
 from saddlewalk.theory.timescales import separation
 from saddlewalk.units import Layer, Relation
 

@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saddlewalk.curve import LossCurve
-from saddlewalk.plateaus import Jump, find_jumps, turned_on
-from saddlewalk.staircase import Stage
+from saddlewalk.curves.curve import LossCurve
+from saddlewalk.curves.jumps import Jump, find_jumps, turned_on
+from saddlewalk.curves.staircase import Stage
 
 if TYPE_CHECKING:
     from saddlewalk.flow import Trajectory

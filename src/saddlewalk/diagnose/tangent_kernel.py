@@ -3,7 +3,7 @@ r"""The neural tangent kernel: which regime a network is in, as a number.
 .. math:: \Theta(x, x') = \sum_p \eta_p\, \partial_p f(x)\, \partial_p f(x'), \qquad
           \dot f(x) = \textstyle\sum_i w_i\, \Theta(x, x_i)\, r_i
 
-While the kernel stands still the network is its own linearisation (lazy); how far it turns away from the
+While the kernel stands still the network is its own linearization (lazy); how far it turns away from the
 first one, :math:`S(t_1, t_2) = 1 - \langle K_1, K_2\rangle / \|K_1\| \|K_2\|`, says how rich learning is.
 
 The Jacobian is never held: a row of the kernel is the answer of all samples to a step along the gradient

@@ -3,7 +3,7 @@
 from saddlewalk.features.estimators import RFMClassifier as RFMClassifier
 from saddlewalk.features.estimators import RFMRegressor as RFMRegressor
 from saddlewalk.features.history import FeatureHistory as FeatureHistory
-from saddlewalk.features.matrices import LayerFeatures as LayerFeatures
-from saddlewalk.features.matrices import NetworkFeatures as NetworkFeatures
-from saddlewalk.features.matrices import gradient_features as gradient_features
+from saddlewalk.features.layers import LayerFeatures as LayerFeatures
+from saddlewalk.features.layers import NetworkFeatures as NetworkFeatures
+from saddlewalk.features.layers import gradient_features as gradient_features
 from saddlewalk.features.networks import network_features as network_features

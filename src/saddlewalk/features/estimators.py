@@ -93,16 +93,16 @@ class _RecursiveFeatureMachine(BaseEstimator):
             self.kernel_, self.ridge, self.update, self.agop_power, xp, self.solver
         )
         with _precision(xp, self.dtype):
-            inputs, centred, metric = (
+            inputs, centered, metric = (
                 xp.asarray(values, dtype=self.dtype)
                 for values in (x, targets - self.intercept_, np.ones(x.shape[1]))
             )
             metric = metric if self.diagonal else xp.diag(metric)
-            if self.update is not None and self.iterations > 0 and bool(xp.any(centred)):
-                metric = self._search(recursion, inputs, centred, metric, labels)
+            if self.update is not None and self.iterations > 0 and bool(xp.any(centered)):
+                metric = self._search(recursion, inputs, centered, metric, labels)
             else:
                 self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
-            machine = recursion.fit(inputs, centred, metric)
+            machine = recursion.fit(inputs, centered, metric)
         if machine is None:
             raise InputError(
                 "The kernel matrix cannot be factored, even with a larger diagonal. Raise the ridge."

@@ -19,7 +19,7 @@ import numpy as np
 import xarray as xr
 
 from saddlewalk.errors import InputError
-from saddlewalk.features.matrices import NetworkFeatures
+from saddlewalk.features.layers import NetworkFeatures
 
 FORWARD = ("FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)")
 BACKWARD = ("bFACT", "sqrt(bFACT bFACT^T)", "sqrt(bAGOP)", "sqrt(beNFA)")
@@ -66,7 +66,7 @@ class FeatureHistory:
 
     def plot(self, target: str | Path, backward: bool = False) -> None:
         """One panel a layer: correlation with W^T W (or W W^T) over the steps."""
-        from saddlewalk import draw
+        from saddlewalk.show import draw
 
         with draw.styled():
             draw.save(draw_history(self.to_xarray(), backward), target)
@@ -74,7 +74,7 @@ class FeatureHistory:
 
 def draw_history(found: xr.Dataset, backward: bool = False, unit: str = "step") -> Any:
     """Panels of a history `(step, layer, matrix)`, one a layer."""
-    from saddlewalk import draw
+    from saddlewalk.show import draw
 
     figure, axes = draw.new_figure(
         1, found.sizes["layer"], max(4.0, 2.9 * found.sizes["layer"]), 3.2, squeeze=False

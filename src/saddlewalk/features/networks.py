@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from saddlewalk.errors import InputError
-from saddlewalk.features.matrices import LayerFeatures, NetworkFeatures
+from saddlewalk.features.layers import LayerFeatures, NetworkFeatures
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
 from saddlewalk.tasks import Samples

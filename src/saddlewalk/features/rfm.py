@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.features import machine_matrices, solvers
+from saddlewalk.features import machines, solvers
 from saddlewalk.features.kernels import AbstractKernel
 
 Matrix = Any
@@ -139,11 +139,11 @@ class Recursion:
         """The average gradient outer product of a machine, summed over its outputs."""
         if self._few_samples(machine):
             return self._agop_by_samples(machine)
-        return self._features(machine_matrices.agop_rows, machine) / len(machine.centers)
+        return self._features(machines.agop_rows, machine) / len(machine.centers)
 
     def fact(self, machine: Machine) -> Matrix:
         """FACT of a machine (Lemma F.1)."""
-        inner = self._features(machine_matrices.fact_rows, machine)
+        inner = self._features(machines.fact_rows, machine)
         return machine.metric * inner if inner.ndim == 1 else machine.metric @ inner
 
     def _few_samples(self, machine: Machine) -> bool:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saddlewalk import draw, store, text
+from saddlewalk import store
+from saddlewalk.show import draw, text
 
 
 @dataclass(frozen=True)

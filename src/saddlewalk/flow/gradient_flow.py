@@ -2,7 +2,7 @@ r"""Gradient flow :math:`\dot\Theta = -\nabla L(\Theta)`: the ground truth.
 
 Plateaus: for degree 2 they last log(1/alpha) and explicit steps are fine. For degree 3 and above
 they last :math:`\alpha^{2-\kappa}` while active units relax in time 1, and steps are implicit, or
-stabilised where a dense Jacobian would be too large.
+stabilized where a dense Jacobian would be too large.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from saddlewalk.motion import AbstractMotion, drives, growth_rates, signs
 from saddlewalk.ode import alike, stacked, unstacked
 from saddlewalk.problem import Parameters, Problem, norms
+from saddlewalk.problem.motion import AbstractMotion, drives, growth_rates, signs
 
 
 class Snapshot(NamedTuple):

@@ -8,19 +8,19 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
+from saddlewalk.curves.staircase import acceleration
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.flow.descent import descend
-from saddlewalk.flow.follow import follow
+from saddlewalk.flow.continuous import follow
 from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
+from saddlewalk.flow.steps import descend
 from saddlewalk.flow.trajectory import Trajectory
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Parameters, Problem, norms, task_modes
-from saddlewalk.progress import Progress
-from saddlewalk.staircase import acceleration
+from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, Modes
 from saddlewalk.units import AbstractUnits
 
-SOLVERS = ("auto", "explicit", "implicit", "stabilised", "descent", "sgd")
+SOLVERS = ("auto", "explicit", "implicit", "stabilized", "descent", "sgd")
 Observables = dict[str, Callable[[np.ndarray], Any]]
 
 
@@ -55,10 +55,10 @@ def train(
     Parameters
     ----------
     task, units : what is learned, and what is summed.
-    scale : initialisation scale alpha.
-    seed : seed of the initialisation (the same start as in `predict`) and of mini-batches.
-    solver : "explicit", "implicit" or "stabilised" gradient flow ("auto" takes explicit steps for
-        degree 2, until they prove stiff; above it implicit ones, or stabilised ones where the
+    scale : initialization scale alpha.
+    seed : seed of the initialization (the same start as in `predict`) and of mini-batches.
+    solver : "explicit", "implicit" or "stabilized" gradient flow ("auto" takes explicit steps for
+        degree 2, until they prove stiff; above it implicit ones, or stabilized ones where the
         Jacobian would be large), full-batch "descent", or "sgd".
     rates : learning rate of each layer by name; 1 where none is given.
     penalty : loss of one output against one target; squared error by default.

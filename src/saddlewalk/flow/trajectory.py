@@ -1,4 +1,4 @@
-"""A trajectory: what really happened, as labelled data. Diagnostics are functions of it."""
+"""A trajectory: what really happened, as labeled data. Diagnostics are functions of it."""
 
 import json
 from dataclasses import dataclass
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saddlewalk import store, text
+from saddlewalk import store
+from saddlewalk.curves.staircase import ending
 from saddlewalk.errors import InputError
-from saddlewalk.staircase import ending
+from saddlewalk.show import text
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -105,7 +106,7 @@ class Trajectory:
         return named.get(self.info["solver"], "gradient flow")
 
     def to_xarray(self) -> "xr.Dataset":
-        """The labelled data themselves."""
+        """The labeled data themselves."""
         return self.data
 
     def save(self, path: str | Path) -> Path:
@@ -119,7 +120,7 @@ class Trajectory:
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
         """Draw the loss curve; a path saves the picture, an axis draws into it."""
-        from saddlewalk import draw
+        from saddlewalk.show import draw
 
         with draw.canvas(target) as axes:
             draw.loss_curve(axes, self.time, self.loss, label=self.method)

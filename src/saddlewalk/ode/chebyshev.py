@@ -1,4 +1,4 @@
-r"""A stabilised explicit step: Runge-Kutta-Chebyshev of order 2 (RKC).
+r"""A stabilized explicit step: Runge-Kutta-Chebyshev of order 2 (RKC).
 
 With s evaluations a step may be as long as :math:`0.65\, s^2 / \rho`, where :math:`\rho` is the spectral
 radius of the Jacobian: for stiff gradient flow with too many parameters for a dense Jacobian. It damps

@@ -32,8 +32,8 @@ _PIECE_STEPS = (256, 64, 16)
 """Steps a piece: the most that keeps it well below a second and its results small, so that Ctrl-C
 is answered. Chosen by counting, not by timing: a run repeats bit for bit."""
 
-EVALUATIONS = {"explicit": 6, "implicit": 7, "stabilised": 500}
-"""Right-hand sides a step, the implicit method's Jacobian not counted; for the stabilised method a
+EVALUATIONS = {"explicit": 6, "implicit": 7, "stabilized": 500}
+"""Right-hand sides a step, the implicit method's Jacobian not counted; for the stabilized method a
 guess, of which a run counts the true number."""
 
 
@@ -94,7 +94,7 @@ def _solve(
     # an event found, but not to the last digit that was asked for, is an event
     fine = usual | coarse | happened | (solution.result == codes.max_steps_reached)
     flags = happened, coarse, fine
-    counted = solution.solver_state.evaluations if kind == "stabilised" else None
+    counted = solution.solver_state.evaluations if kind == "stabilized" else None
     return solution.ts, solution.ys, {**solution.stats, "counted": counted}, flags
 
 

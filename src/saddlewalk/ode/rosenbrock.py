@@ -4,14 +4,14 @@ Each stage solves :math:`(1/(h\gamma) - J)\, k_i = v(\cdot) + \frac1h \sum_j c_{
 coefficients are those of RODAS in Hairer and Wanner, *Solving Ordinary Differential Equations II*,
 section IV.10. Two things are special to gradient flow near saddles:
 
-* J is minus a Hessian, so the matrix is symmetric and is factored by Cholesky. The factorisation
+* J is minus a Hessian, so the matrix is symmetric and is factored by Cholesky. The factorization
   exists exactly if no direction grows at a rate above :math:`1/(h\gamma)`. An implicit method that
   solved such a step anyway would *damp* the growing direction and sit at the saddle for ever;
   here the step fails and a smaller one is tried.
 * On a plateau of length :math:`h = 10^{50}` the rounding error of the active units' velocity,
   :math:`10^{-16}`, times h would push them far along directions in which the loss is flat. A unit
   whose velocity is rounding error, over a step in which that matters, counts as being at rest;
-  its own share of the matrix is regularised at the level of rounding, so that the test for growing
+  its own share of the matrix is regularized at the level of rounding, so that the test for growing
   directions still holds for it.
 """
 
@@ -60,7 +60,7 @@ def _combine(coefficients: tuple[float, ...], vectors: list[Array]) -> Any:
 
 
 class Rosenbrock(diffrax.AbstractAdaptiveSolver):
-    """Rodas4 with a Cholesky factorisation, for a flow that is a gradient flow in some metric."""
+    """Rodas4 with a Cholesky factorization, for a flow that is a gradient flow in some metric."""
 
     flow: AbstractFlow
 

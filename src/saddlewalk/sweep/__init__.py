@@ -1,4 +1,4 @@
-"""Phase diagrams: many configurations, one labelled store that survives whatever happens."""
+"""Phase diagrams: many configurations, one labeled store that survives whatever happens."""
 
 from saddlewalk.sweep.plan import Plan as Plan
 from saddlewalk.sweep.plan import grid as grid

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
-from saddlewalk import draw
 from saddlewalk.errors import InputError, nearest
+from saddlewalk.show import draw
 from saddlewalk.sweep.plan import SAMPLE
 
 _MOST_LINES = 8
@@ -57,7 +57,7 @@ def plot_sweep(
 def _scatter(
     figure: Any, one: Any, found: xr.Dataset, values: xr.DataArray, x: str, y: str | None
 ) -> None:
-    """Configurations that were drawn: the value against a parameter, or in colour over two."""
+    """Configurations that were drawn: the value against a parameter, or in color over two."""
     mean = values.mean([name for name in values.dims if name != SAMPLE])
     if y is None:
         one.plot(found[x], mean, "o")

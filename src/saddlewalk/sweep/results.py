@@ -1,4 +1,4 @@
-"""The store of a sweep: Zarr arrays with labelled axes, of which `xarray` shows what is done at any time.
+"""The store of a sweep: Zarr arrays with labeled axes, of which `xarray` shows what is done at any time.
 
 A cell is done when its status says so, and the status is written after the numbers; files are replaced whole.
 So whatever stops a sweep, what it called done is there, and everything else is computed again. One process

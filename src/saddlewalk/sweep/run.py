@@ -16,7 +16,7 @@ import numpy as np
 import xarray as xr
 
 from saddlewalk.errors import InputError
-from saddlewalk.progress import Progress
+from saddlewalk.show.progress import Progress
 from saddlewalk.sweep.engines import Batch, Engine, engine_for, numbers_of
 from saddlewalk.sweep.lanes import Batchable, batches, fastest, programs
 from saddlewalk.sweep.measures import MEASURES, check_parameters, find_measure

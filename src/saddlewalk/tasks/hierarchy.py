@@ -80,7 +80,7 @@ class RandomHierarchy:
         return symbols, labels
 
     def encode(self, symbols: Int[np.ndarray, "n length"]) -> Float[np.ndarray, "n inputs"]:
-        """One-hot symbols, flattened: zeros and ones, neither centred nor scaled."""
+        """One-hot symbols, flattened: zeros and ones, neither centered nor scaled."""
         return np.eye(self.vocabulary, dtype=np.float32)[symbols].reshape(len(symbols), -1)
 
     def draw(self, samples: int, seed: int = 0) -> Data:

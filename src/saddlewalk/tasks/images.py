@@ -1,4 +1,4 @@
-r"""Images as tasks: gray, centred pixels to one-hot labels, :math:`y = e_{class} - 1/classes`.
+r"""Images as tasks: gray, centered pixels to one-hot labels, :math:`y = e_{class} - 1/classes`.
 
 Whitening replaces :math:`X = U S V^\top` by :math:`U V^\top \sqrt{n/r}` with r the rank (the number of
 pixels, where no pixel is a combination of others), so that :math:`E|x|^2 = 1` and no direction of the
@@ -28,7 +28,7 @@ def images(
 ) -> Samples:
     """Gray images of "mnist" or "cifar10", as balanced over the classes as these allow.
 
-    Each split is centred and whitened by itself, on the images that are drawn.
+    Each split is centered and whitened by itself, on the images that are drawn.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def images(
     _check_enough(name, data, samples, split)
     chosen = _balanced_draw(labels, samples, seed)
     small = _block_means(_gray(pixels[chosen]), size)
-    x = _prepared(_centred(small), whiten, components)
+    x = _prepared(_centered(small), whiten, components)
     title = [_title(name, data), f"{samples} images for {split}", f"{small.shape[1]} pixels a side"]
     title += ["whitened"] if whiten else []
     title += [f"{components} principal components"] if components else []
@@ -61,7 +61,7 @@ def images(
 
 
 def agf_figure_7(samples: int = 5000) -> Samples:
-    """CIFAR-10 as in Fig 7: whitened gray images 2000 ... 6999 of the first 10000, centred on these.
+    """CIFAR-10 as in Fig 7: whitened gray images 2000 ... 6999 of the first 10000, centered on these.
 
     The subset `cifar10_5k.npz` has no such rows. With it, all of its 5000 images stand in (3000 of
     them are in the figure; the best linear predictor has mean squared error 0.0671 instead of
@@ -72,7 +72,7 @@ def agf_figure_7(samples: int = 5000) -> Samples:
     sum over outputs, it is 5 times as large.
     """
     data = load_public("cifar10")
-    pool = _centred(_gray(data["X_train"][:_POOL]))
+    pool = _centered(_gray(data["X_train"][:_POOL]))
     if not 2 <= samples <= len(pool):
         raise InputError(f"samples must lie in 2 ... {len(pool)}; got {samples}.")
     first = min(_FIRST_ROW, len(pool) - samples)
@@ -142,7 +142,7 @@ def _block_means(
     return pictures.reshape(n, size, block, size, block).mean(axis=(2, 4))
 
 
-def _centred(pictures: Float[np.ndarray, "n side side"]) -> Float[np.ndarray, "n d"]:
+def _centered(pictures: Float[np.ndarray, "n side side"]) -> Float[np.ndarray, "n d"]:
     x = pictures.reshape(len(pictures), -1)
     return x - x.mean(axis=0)
 
@@ -154,7 +154,7 @@ def _one_hot(labels: Integer[np.ndarray, " n"]) -> Float[np.ndarray, "n classes"
 def _prepared(
     x: Float[np.ndarray, "n d"], whiten: bool, components: int | None
 ) -> Float[np.ndarray, "n k"]:
-    """Centred inputs, whitened or in principal components or both."""
+    """Centered inputs, whitened or in principal components or both."""
     if not whiten and components is None:
         return x
     left, scales, right = _principal(x)

@@ -1,6 +1,6 @@
 r"""Modular addition: :math:`(a \cdot x,\, b \cdot x) \mapsto (a + b) \cdot x` over all pairs (section 5).
 
-:math:`a \cdot x` is the encoding x, shifted by a around the circle of p numbers. x is centred: the
+:math:`a \cdot x` is the encoding x, shifted by a around the circle of p numbers. x is centered: the
 network has no bias. Its discrete Fourier transform :math:`\hat x` decides what is learned when.
 """
 
@@ -27,7 +27,7 @@ _CONSTANT = 1e-12
 
 
 class ModularAddition(Samples):
-    """All p^2 pairs as samples, with the centred encoding they come from."""
+    """All p^2 pairs as samples, with the centered encoding they come from."""
 
     encoding: Float[np.ndarray | Array, " p"]
 

@@ -18,7 +18,7 @@ def sparse_regression(
     """Gaussian design with `sparsity` nonzero coefficients (all of them by default).
 
     Their sizes are 4, 4/2, 4/3, ..., with random signs and places: on an orthogonal design the
-    jumps would be evenly spaced. Neighbouring columns have the given correlation.
+    jumps would be evenly spaced. Neighboring columns have the given correlation.
     """
     sparsity = dim if sparsity is None else sparsity
     for name, value in {"samples": samples, "dim": dim, "sparsity": sparsity}.items():

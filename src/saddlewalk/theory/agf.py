@@ -19,10 +19,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from saddlewalk.curve import LossCurve
-from saddlewalk.plateaus import find_jumps, turned_on
-from saddlewalk.progress import Progress
-from saddlewalk.staircase import Assumption, Stage
+from saddlewalk.curves.curve import LossCurve
+from saddlewalk.curves.jumps import find_jumps, turned_on
+from saddlewalk.curves.staircase import Assumption, Stage
+from saddlewalk.show.progress import Progress
 from saddlewalk.theory.base import Outcome, Start
 from saddlewalk.theory.naming import name_feature
 from saddlewalk.theory.walk import Moment, Walk

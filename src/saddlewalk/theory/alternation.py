@@ -28,8 +28,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from saddlewalk.motion import AbstractMotion, drives, growth_rates
 from saddlewalk.problem import Parameters, norms
+from saddlewalk.problem.motion import AbstractMotion, drives, growth_rates
 
 LEAST_ALIGNMENT = 0.01
 """Below this cosine between a unit and the residual, the size at rest is that at this cosine."""

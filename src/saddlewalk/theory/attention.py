@@ -3,7 +3,7 @@ r""":math:`A_k = 1/(\operatorname{tr}\Sigma + (N+1)\lambda_k)`: linear attention
 Regression in context with N examples, tokens of covariance :math:`\Sigma = \sum_k \lambda_k v_k v_k^\top`,
 heads :math:`\theta = (V, K, Q)` of degree 3 (section 4, appendix E).
 
-Utility maximisation. With components 1 ... k - 1 learned (Eq 49),
+Utility maximization. With components 1 ... k - 1 learned (Eq 49),
 
 .. math::
 
@@ -11,7 +11,7 @@ Utility maximisation. With components 1 ... k - 1 learned (Eq 49),
     \qquad \mathcal U^* = \frac{N \lambda_k^2}{3\sqrt3}
     \quad\text{at}\quad (V, K, Q) = \tfrac{1}{\sqrt3} (\pm 1, \pm v_k, \pm v_k).
 
-Cost minimisation. Heads on different components do not see each other. Each goes to
+Cost minimization. Heads on different components do not see each other. Each goes to
 :math:`V |K| |Q| = A_k`, balanced, so with norm :math:`\sqrt3 A_k^{1/3}`, and the loss is (Eq 57; Eq 7
 prints :math:`\lambda_i` for :math:`\lambda_i^2`)
 
@@ -27,8 +27,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from saddlewalk.curves.staircase import Assumption, Stage
 from saddlewalk.problem import Problem
-from saddlewalk.staircase import Assumption, Stage
 from saddlewalk.tasks import InContextRegression
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
 from saddlewalk.theory.bounds import bounds_from_start
@@ -186,7 +186,7 @@ def _distinct(eigenvalues: Eigenvalues) -> Assumption:
         f"clear order: smallest relative gap of two eigenvalues{order}",
         not close,
         float(gaps.min()) if len(gaps) else None,
-        f"above {_CLEAR:g}; below, the order depends on the initialisation",
+        f"above {_CLEAR:g}; below, the order depends on the initialization",
     )
 
 

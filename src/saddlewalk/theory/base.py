@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from saddlewalk.curves.staircase import Assumption, Stage
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Parameters, Problem, norms
-from saddlewalk.staircase import Assumption, Stage
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 r""":math:`S_i = \frac{1}{2\eta}\log\cosh(\cdot)`: the diagonal linear network (section 3, appendix C).
 
-Utility maximisation. With the gradient :math:`g = \nabla_\beta L` frozen, the utility of coordinate
+Utility maximization. With the gradient :math:`g = \nabla_\beta L` frozen, the utility of coordinate
 i is :math:`-u_i v_i g_i`, and its accumulated utility has the closed form of Eq 31,
 
 .. math::
@@ -12,7 +12,7 @@ where :math:`\zeta_i = \operatorname{sgn}(-g_i)\rho_i` says whether the unit gro
 through zero (Eq 32). The next unit is the first to reach :math:`S_i = 1` (Eq 37).
 :math:`\eta = -\log(\sqrt2\alpha)` is minus the log-norm at the start :math:`(u, v) = (\sqrt2\alpha, 0)`.
 
-Cost minimisation. A coefficient can change sign only by passing through dormancy, so the active
+Cost minimization. A coefficient can change sign only by passing through dormancy, so the active
 ones go to the minimum of the loss under sign constraints (Eq 5): non-negative least squares.
 
 In the limit :math:`\alpha \to 0`, :math:`\log\cosh x \to |x|`, and this becomes the algorithm of Pesme
@@ -28,9 +28,9 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import nnls
 
+from saddlewalk.curves.staircase import Assumption, Stage, check_scale
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
-from saddlewalk.staircase import Assumption, Stage, check_scale
 from saddlewalk.tasks import Moments, Samples, compress
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start
 from saddlewalk.units import Diagonal
@@ -93,7 +93,7 @@ class Regression:
 
 @dataclass(frozen=True)
 class Dormancy:
-    """Accumulated utility S and sign rho of every unit: all that utility maximisation must know."""
+    """Accumulated utility S and sign rho of every unit: all that utility maximization must know."""
 
     accumulated_utility: Vector
     sign: Vector
@@ -148,7 +148,7 @@ def sequence(
     move: Callable[[Dormancy, Vector, float], Dormancy],
     most: int,
 ) -> tuple[list[Jump], str]:
-    """The alternation: wait for the next unit, minimise over the active ones, repeat."""
+    """The alternation: wait for the next unit, minimize over the active ones, repeat."""
     d = regression.design.shape[1]
     state = Dormancy(np.zeros(d), np.zeros(d))
     beta, active, time = np.zeros(d), np.zeros(d, dtype=bool), 0.0
@@ -185,7 +185,7 @@ def sequence(
 
 
 def agf_sequence(regression: Regression, eta: float, most: int = 100_000) -> tuple[list[Jump], str]:
-    """AGF at finite scale: Eq 31, 32 and 37 between the minimisations of Eq 5."""
+    """AGF at finite scale: Eq 31, 32 and 37 between the minimizations of Eq 5."""
     return sequence(
         regression,
         lambda state, gradient: waiting_times(state, gradient, eta),

@@ -2,9 +2,9 @@ r""":math:`\mathcal U^* = \sqrt{2/(27p^3)}\,|\hat x[\xi]|^3`: modular addition, 
 
 Neurons :math:`(\langle u, a \cdot x\rangle + \langle v, b \cdot x\rangle)^2\, w` learn
 :math:`(a \cdot x, b \cdot x) \mapsto (a + b) \cdot x` (section 5, appendix F). :math:`\hat x` is the discrete
-Fourier transform of the centred encoding, :math:`s_x` the phase of :math:`\hat x[\xi]`.
+Fourier transform of the centered encoding, :math:`s_x` the phase of :math:`\hat x[\xi]`.
 
-Utility maximisation. With the frequencies in a set :math:`\mathcal K` learned (Lemma F.2, Theorem F.9
+Utility maximization. With the frequencies in a set :math:`\mathcal K` learned (Lemma F.2, Theorem F.9
 with :math:`\hat u[k]` for its :math:`\hat u[\xi]`),
 
 .. math::
@@ -18,7 +18,7 @@ Its maximum on the sphere is a cosine wave of the strongest frequency, with phas
 At the Nyquist frequency p/2 of an even p, outside the theorem, one real coefficient holds what else
 two conjugates share: :math:`\mathcal U^* = \frac{2}{3\sqrt3}\, p^{-3/2}\, |\hat x|^3`.
 
-Cost minimisation. N neurons on one frequency, with amplitudes relative to the maximiser, have the
+Cost minimization. N neurons on one frequency, with amplitudes relative to the maximizer, have the
 loss :math:`C - z\, \mathcal U^* + \frac12 |x|^2`, :math:`z = \sum_i A_u A_v A_w \cos(s_u + s_v - s_w - s_x)`,
 with C of Lemma F.6. It is at least :math:`\frac12 |x|^2 - |\hat x[\xi]|^2/p` (Theorem F.7), and N >= 6
 neurons reach that at :math:`z = \sqrt{54p}/|\hat x[\xi]|`, for instance with equal amplitudes and phases
@@ -41,8 +41,8 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from saddlewalk.curves.staircase import Assumption, Stage
 from saddlewalk.problem import Problem, SquaredError
-from saddlewalk.staircase import Assumption, Stage
 from saddlewalk.tasks import ModularAddition
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
 from saddlewalk.theory.bounds import bounds_from_start
@@ -51,7 +51,7 @@ from saddlewalk.units import QuadraticPair
 ENOUGH = 6
 """Neurons with which Theorem F.7 learns a frequency exactly."""
 _LEARNED_BY = (0.0, 1 / 9, 4 / 9, 0.6744, 5 / 6, 1.0)
-"""Part of a frequency's loss that 0, 1, ... neurons remove at most, as found by minimisation; two to
+"""Part of a frequency's loss that 0, 1, ... neurons remove at most, as found by minimization; two to
 five approach it with ever larger weights."""
 _LEARNED_BY_AT_NYQUIST = (0.0, 0.5, 1.0)
 _CLEAR = 0.15
@@ -180,7 +180,7 @@ def learned_function(p: int, frequency: int, coefficient: complex) -> Float[np.n
 def escapes(p: int, frequencies: Collection[int]) -> list[tuple[int, int]]:
     r"""Pairs of frequencies in the encoding by which neurons on one can leave it for the other.
 
-    While the squares of Eq 77 have not cancelled, neurons on :math:`\xi` are drawn to :math:`\pm3\xi`;
+    While the squares of Eq 77 have not canceled, neurons on :math:`\xi` are drawn to :math:`\pm3\xi`;
     if p is even, those on :math:`\xi` and :math:`p/2 - \xi` disturb each other.
     """
     fold = lambda k: min(k % p, -k % p)  # noqa: E731
@@ -296,7 +296,7 @@ def _distinct(task: ModularAddition, order: tuple[int, ...]) -> Assumption:
         for pair in itertools.pairwise(order)
     }
     close = [f"{a} and {b} differ by {100 * g:.1f}%" for (a, b), g in gaps.items() if g < _CLEAR]
-    words = f": frequencies {_first_few(close)}, so their order depends on the initialisation"
+    words = f": frequencies {_first_few(close)}, so their order depends on the initialization"
     return Assumption(
         f"clear order: smallest relative gap of two magnitudes{words if close else ''}",
         not close,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from saddlewalk.curves.staircase import Assumption, Staircase, acceleration
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
-from saddlewalk.staircase import Assumption, Staircase, acceleration
 from saddlewalk.tasks import AbstractTask
 from saddlewalk.theory.agf import algorithm_1, in_real_time, instantly_aligned
 from saddlewalk.theory.attention import AttentionTheory
@@ -56,8 +56,8 @@ def predict(
     Parameters
     ----------
     task, units : what is learned, and what is summed.
-    scale : initialisation scale alpha.
-    seed : seed of the initialisation, the same as in `train`.
+    scale : initialization scale alpha.
+    seed : seed of the initialization, the same as in `train`.
     method : "numeric" (AGF in real time, for any units), "algorithm-1" (AGF as printed, for any
         units), "instant-alignment" (the same with dormant units aligned at once: the limit for degree
         2, the lower bounds of Eq 17 above), "closed" (the theorem's formulas at this scale), "limit"

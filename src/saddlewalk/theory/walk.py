@@ -11,10 +11,10 @@ import numpy as np
 from scipy.optimize import minimize
 
 from saddlewalk import ode
-from saddlewalk.curve import LossCurve
-from saddlewalk.motion import drives, signs
+from saddlewalk.curves.curve import LossCurve
 from saddlewalk.problem import Parameters, ParametersLike, Problem, norms
-from saddlewalk.progress import Progress
+from saddlewalk.problem.motion import drives, signs
+from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.alternation import Alignment, Alternation, Margins, Phase, View
 
@@ -167,7 +167,7 @@ class Walk:
                         return ""
                     spent = self.evaluations
             if taken >= _PATIENCE and self.problem.smooth:
-                kind = "stabilised"
+                kind = "stabilized"
         return "limit"
 
     def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:

@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk import draw
 from saddlewalk.agreement import compare
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.flow import train
 from saddlewalk.precision import float64
 from saddlewalk.problem import Problem
+from saddlewalk.show import draw
 from saddlewalk.tasks import (
     in_context_regression,
 )

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk import draw
 from saddlewalk.agreement import compare
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.flow import train
+from saddlewalk.show import draw
 from saddlewalk.tasks import (
     Samples,
     from_arrays,

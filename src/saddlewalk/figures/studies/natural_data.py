@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float
 from scipy.stats import spearmanr
 
-from saddlewalk import draw
 from saddlewalk.figures.claims import Claim, FigureResult
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import float64
 from saddlewalk.problem import Parameters, Problem
+from saddlewalk.show import draw
 from saddlewalk.tasks import (
     Samples,
     images,

@@ -43,7 +43,7 @@ def neuron_potential(beta: Any, delta: float) -> Any:
 
 
 def neuron_bias(beta: Any, start: Any, delta: float) -> Any:
-    """Theorem 1: what gradient flow from the map `start` minimises among the maps that fit."""
+    """Theorem 1: what gradient flow from the map `start` minimizes among the maps that fit."""
     first, size = _start(start)
     _, w = layer_norms(size, delta)
     return neuron_potential(beta, delta) - math.sqrt(2) * w * (np.asarray(beta) @ (first / size))
@@ -104,7 +104,7 @@ def line_limit(X: Any, y: Any, start: Any, delta: float) -> Vector:
 
 
 def deep_bias(beta: Any, start: Any, depth: int) -> Any:
-    r"""Theorem 15: what a deep linear network with L hidden layers minimises, among the maps that fit.
+    r"""Theorem 15: what a deep linear network with L hidden layers minimizes, among the maps that fit.
 
     For square layers of equal rates, balanced at the start (delta -> 0), while the map is never zero.
 
@@ -117,7 +117,7 @@ def deep_bias(beta: Any, start: Any, depth: int) -> Any:
 
 
 def deep_limit(X: Any, y: Any, start: Any, depth: int) -> Vector:
-    r"""The minimiser of Theorem 15 among the maps that fit.
+    r"""The minimizer of Theorem 15 among the maps that fit.
 
     The part k of :math:`\|\beta\|^{-L/(L+1)} \beta` in the null space is kept, so the length r solves
     :math:`r^2 - \|k\|^2 r^{2L/(L+1)} = \|\beta_\dagger\|^2`.

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy.linalg import null_space
 
-from saddlewalk import text
 from saddlewalk.errors import InputError
+from saddlewalk.show import text
 from saddlewalk.tasks.samples import finite_numbers
 
 LAZY, RICH, DELAYED, MIXED = "lazy", "rich", "delayed rich", "mixed"

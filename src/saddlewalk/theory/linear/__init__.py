@@ -1,6 +1,6 @@
 r""":math:`\dot Z = K Z`: the fully connected linear network (section 4, appendix D).
 
-Utility maximisation. Stack the layers of :math:`\beta = A W` into :math:`Z = [W^\top; A]`, one column a
+Utility maximization. Stack the layers of :math:`\beta = A W` into :math:`Z = [W^\top; A]`, one column a
 hidden unit. With the gradient :math:`G = -\nabla_\beta L = \Sigma_{yx} - \beta \Sigma_{xx}` frozen,
 
 .. math:: Z(t) = e^{K t} Z(0), \qquad K = \begin{pmatrix} 0 & G^\top \\ G & 0 \end{pmatrix},
@@ -8,7 +8,7 @@ hidden unit. With the gradient :math:`G = -\nabla_\beta L = \Sigma_{yx} - \beta 
 so a singular mode :math:`(u, \sigma, v)` of G grows like :math:`e^{\sigma t}` along one direction of the
 hidden space, and takes this direction away from all later modes when it saturates.
 
-Cost minimisation. Active directions go to the best map of their rank (reduced rank regression),
+Cost minimization. Active directions go to the best map of their rank (reduced rank regression),
 :math:`P_{U_k} \Sigma_{yx} \Sigma_{xx}^{-1}` with loss :math:`\frac12 \sum_{i>k} \mu_i`.
 
 In the limit of vanishing scale, modes whose inputs are correlated meet, and follow Conjecture 4.1

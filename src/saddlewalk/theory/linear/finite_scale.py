@@ -260,7 +260,7 @@ def _rests(loss: np.ndarray, slope: np.ndarray, jumps: np.ndarray) -> list[int |
     """Where the curve rests between the jumps at these losses: flatter than at both of them.
 
     A jump may lead to another saddle than expected: where there is no rest in the right place, one
-    that is well apart from those of the neighbours is taken.
+    that is well apart from those of the neighbors is taken.
     """
     steepness = np.log(np.maximum(-slope, np.finfo(float).tiny))
     rests: list[int | None] = []

@@ -101,7 +101,7 @@ class Layers(NamedTuple):
         return Layers(np.vstack([self.w, other.w]), np.hstack([self.a, other.a]))
 
 
-# Utility maximisation: dormant directions in the gradient that active ones leave
+# Utility maximization: dormant directions in the gradient that active ones leave
 
 
 def grow(layers: Layers, gradient: Matrix, time: float) -> Layers:
@@ -155,7 +155,7 @@ def gidel_times(sigma: Vector) -> Vector:
     return 1 / sigma
 
 
-# Cost minimisation: active directions
+# Cost minimization: active directions
 
 
 def reduced_rank_regression(covariances: Covariances, rank: int) -> Float[np.ndarray, "c d"]:

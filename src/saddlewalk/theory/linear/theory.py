@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
+from saddlewalk.curves.staircase import Assumption, Stage
 from saddlewalk.problem import Problem, SquaredError
-from saddlewalk.staircase import Assumption, Stage
 from saddlewalk.tasks import Moments
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
 from saddlewalk.theory.linear.finite_scale import logistic_curve, read_stages, transition_curve
@@ -178,7 +178,7 @@ def _distinct(covariances: Covariances, norm: float) -> Assumption:
         bool(np.all(gaps > blur)),
         float(gaps[closest]) if len(gaps) else None,
         f"above 1/log(1/norm) = {blur:.2g}; below, the order of close modes depends on the "
-        f"initialisation (closest: {closest + 1} and {closest + 2} in the order of sigma)",
+        f"initialization (closest: {closest + 1} and {closest + 2} in the order of sigma)",
     )
 
 

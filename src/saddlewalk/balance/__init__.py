@@ -1,0 +1,6 @@
+"""How a unit's scale splits between its layers: what is conserved, and starts of one's choice."""
+
+from saddlewalk.balance.conserved import Conserved as Conserved
+from saddlewalk.balance.conserved import conserved_quantities as conserved_quantities
+from saddlewalk.balance.rescale import alpha_of as alpha_of
+from saddlewalk.balance.rescale import rescaled as rescaled

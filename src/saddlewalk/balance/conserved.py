@@ -1,0 +1,124 @@
+r"""How a unit's scale splits between its layers: what gradient flow conserves, and how to choose it.
+
+A unit :math:`\phi(z; u)\, v` whose answer is homogeneous of degree p in its incoming weights does not change
+when u grows by a factor c and v falls by :math:`c^p`. By Noether's argument gradient flow with layer rates
+conserves
+
+.. math:: \delta = \eta_u \|v\|^2 - \eta_v \|u\|^2 / p ,
+
+for a neuron :math:`a\,\sigma(w^\top x)` the :math:`\eta_w a^2 - \eta_a\|w\|^2` of Get Rich Quick. Where
+:math:`\phi` is linear in u, units can be mixed and the whole matrix
+:math:`\Delta = \eta_u V V^\top - \eta_v U U^\top` is conserved. **Upstream** (delta > 0) the incoming
+weights are the smaller and learn faster; **downstream** (delta < 0) the outgoing ones do.
+"""
+
+import math
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.errors import InputError
+from saddlewalk.precision import in_float64
+from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.units import AbstractUnits, Diagonal, Layer, Relation
+from saddlewalk.units.base import size_of, unpack
+
+_PROBES = 8
+_SAME = 1e-9
+_FACTORS = (2.0, 0.3, 100.0)
+_TWICE = 1 / 3
+"""Balance at which one layer outweighs the other by two to one."""
+
+
+class Conserved(NamedTuple):
+    """What gradient flow conserves in one hidden layer."""
+
+    layer: str
+    degree: int
+    """Degree p of a unit in its incoming weights."""
+    deltas: Float[np.ndarray, " width"]
+    """delta of each unit."""
+    sizes: Float[np.ndarray, " width"]
+    r"""kappa of each unit, :math:`\eta_u \|v\|^2 + \eta_v \|u\|^2/p`: what delta is to be compared with."""
+    matrix: Float[np.ndarray, "width width"] | None
+    """The matrix Delta, where units can be mixed; its diagonal are the deltas."""
+
+    @property
+    def balance(self) -> float:
+        """Sum of deltas over sum of kappas: from -1 (all weight comes in) to 1 (all goes out)."""
+        total = float(self.sizes.sum())
+        return float(self.deltas.sum()) / total if total > 0 else 0.0
+
+    @property
+    def side(self) -> str:
+        """upstream, balanced or downstream (one layer has twice the weight of the other), or mixed."""
+        total = float(self.sizes.sum())
+        if abs(self.balance) >= _TWICE:
+            return "upstream" if self.balance > 0 else "downstream"
+        return "mixed" if float(np.abs(self.deltas).sum()) >= _TWICE * total > 0 else "balanced"
+
+
+def conserved_quantities(problem: Problem, theta: ParametersLike) -> dict[str, Conserved]:
+    """By hidden layer, for those that have any: their units must be homogeneous in what comes in."""
+    if problem.adaptive:
+        raise InputError("Adaptive learning rates conserve nothing.")
+    if isinstance(problem.units, Diagonal):
+        return {"units": _diagonal(problem.units, np.asarray(theta))}
+    found = {}
+    for layer in problem.units.hidden:
+        degree = incoming_degree(problem.units, problem.task.inputs, problem.task.outputs, layer)
+        if degree is not None:
+            found[layer] = _conserved(problem, theta, layer, degree)
+    return found
+
+
+@in_float64
+def incoming_degree(
+    units: AbstractUnits, inputs: int, outputs: int, layer: str = "units"
+) -> int | None:
+    """The degree p of a unit's answer in its incoming weights, found by trying; `None` if it has none."""
+    alone, inputs, outputs = units.alone(layer, inputs, outputs)
+    shapes = alone.layers(inputs, outputs)
+    rng = np.random.default_rng(2)
+    theta = rng.normal(size=(_PROBES, size_of(shapes)))
+    x = rng.normal(size=(_PROBES, inputs))
+    incoming, outgoing = alone.take(shapes, theta)
+
+    def answer(factor: float) -> np.ndarray:
+        scaled = alone.put(shapes, theta, Layer(factor * np.asarray(incoming), outgoing))
+        respond = lambda th, one: alone.respond(unpack(shapes, th), one)  # noqa: E731
+        return np.asarray(jax.vmap(respond)(jnp.asarray(scaled), x))
+
+    plain, doubled = answer(1.0), answer(2.0)
+    if not np.any(plain):
+        return None
+    degree = round(math.log2(np.linalg.norm(doubled) / np.linalg.norm(plain)))
+    for factor in _FACTORS:
+        if np.abs(answer(factor) / factor**degree - plain).max() > _SAME * np.abs(plain).max():
+            return None
+    return degree if degree >= 1 else None
+
+
+def _conserved(problem: Problem, theta: ParametersLike, layer: str, degree: int) -> Conserved:
+    units = problem.take(theta, layer)
+    u, v = np.asarray(units.incoming), np.asarray(units.outgoing)
+    rate = problem.take(np.broadcast_to(problem.rates, np.shape(theta)), layer)
+    eta_u, eta_v = np.asarray(rate.incoming), np.asarray(rate.outgoing)
+    # with several rates in a layer the invariant is a sum over them; the first ones set its unit
+    unit = eta_u[0, 0] * eta_v[0, 0]
+    outgoing = unit * np.sum(v**2 / eta_v, axis=1)
+    incoming = unit * np.sum(u**2 / eta_u, axis=1) / degree
+    matrix = None
+    if Relation.DEPENDENT in problem.relations(layer):
+        matrix = unit * ((v / eta_v) @ v.T - (u / eta_u) @ u.T)
+    return Conserved(layer, degree, outgoing - incoming, outgoing + incoming, matrix)
+
+
+def _diagonal(units: Diagonal, theta: np.ndarray) -> Conserved:
+    """The weights u (in) and v (out) of each coordinate; there is nothing to mix."""
+    u, v = units.weights(theta)
+    outgoing, incoming = units.rate_u * v**2, units.rate_v * u**2
+    return Conserved("units", 1, outgoing - incoming, outgoing + incoming, None)

@@ -1,0 +1,174 @@
+"""PyTorch networks: the balance of their layers, without changing what they compute."""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import nn
+
+from saddlewalk.errors import InputError
+
+_HOMOGENEOUS = (
+    nn.ReLU | nn.LeakyReLU | nn.Identity | nn.Flatten | nn.Dropout
+    | nn.MaxPool1d | nn.MaxPool2d | nn.AvgPool1d | nn.AvgPool2d
+    | nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d
+)  # fmt: skip
+_Weighted = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
+
+
+@torch.no_grad()
+def rescale_layers(
+    module: nn.Module,
+    *,
+    alpha: float = 1.0,
+    tau: float = 1.0,
+    first: str | None = None,
+    last: str | None = None,
+    example: torch.Tensor | None = None,
+) -> nn.Module:
+    """Divide the first layer by alpha and multiply the last by alpha, in place; all weights by tau.
+
+    alpha > 1 is upstream: the first layer is smaller and learns faster. alpha alone keeps the function if
+    everything between is positively homogeneous and has no bias that is not zero. Modules for which that is
+    known not to hold are refused. What `forward` does besides cannot be seen: give an `example` input, and
+    outputs are compared. First and last are by order of registration unless they are named.
+    """
+    _check(alpha=alpha, tau=tau)
+    layers = dict(_weighted(module))
+    if len(layers) < 2:
+        raise InputError("The network needs at least two layers with weights.")
+    _check_between(module, layers)
+    names = list(layers)
+    ends = _named(layers, first or names[0]), _named(layers, last or names[-1])
+    before = None if example is None else module(example)
+    _trade(*ends, alpha)
+    if before is not None and not torch.allclose(module(example), before, rtol=1e-3, atol=1e-6):
+        _trade(*ends, 1 / alpha)
+        raise InputError("The outputs change: what lies between the layers is not homogeneous.")
+    for layer in layers.values():
+        layer.weight.mul_(tau)
+    return module
+
+
+def _trade(first: _Weighted, last: _Weighted, alpha: float) -> None:
+    """Scale from the first layer to the last; the first one's bias goes with its weights."""
+    first.weight.mul_(1 / alpha)
+    if first.bias is not None:
+        first.bias.mul_(1 / alpha)
+    last.weight.mul_(alpha)
+
+
+@torch.no_grad()
+def rescale_units(
+    module: nn.Module,
+    *,
+    delta: float | None = None,
+    tau: float | None = None,
+    rates: tuple[float, float] = (1.0, 1.0),
+) -> nn.Module:
+    r"""Give every neuron of a two-layer network a scale and a balance, in place.
+
+    With `tau`, :math:`\|a_k\| \|w_k\| = \tau^2`; with `delta`,
+    :math:`\eta_w \|a_k\|^2 - \eta_a \|w_k\|^2 = \delta` for learning rates :math:`(\eta_a, \eta_w)`. `delta`
+    alone does not change the function.
+    """
+    if tau is not None:
+        _check(tau=tau)
+    if delta is not None and not math.isfinite(delta):
+        raise InputError(f"delta must be finite; got {delta}.")
+    _check_rates(rates)
+    hidden, readout = _two_layers(module)
+    _check_between(module, dict(_weighted(module)))
+    if hidden.bias is not None and bool(torch.any(hidden.bias != 0)):
+        raise InputError(
+            "A hidden layer with a bias counts it as an incoming weight: append it to W."
+        )
+    incoming = hidden.weight.norm(dim=1)
+    outgoing = readout.weight.norm(dim=0)
+    if not bool((incoming > 0).all() and (outgoing > 0).all()):
+        raise InputError("A neuron without incoming or outgoing weights cannot be rescaled.")
+    product = incoming * outgoing if tau is None else torch.full_like(incoming, tau**2)
+    if delta is None:
+        grow = torch.sqrt(product / (incoming * outgoing))
+        new_in, new_out = incoming * grow, outgoing * grow
+    else:
+        new_out, new_in = _norms(product.double(), delta, rates)
+    hidden.weight.mul_((new_in / incoming).to(hidden.weight.dtype)[:, None])
+    readout.weight.mul_((new_out / outgoing).to(readout.weight.dtype))
+    return module
+
+
+@torch.no_grad()
+def conserved_deltas(module: nn.Module, rates: tuple[float, float] = (1.0, 1.0)) -> torch.Tensor:
+    """delta of each hidden neuron of a two-layer network: kept by gradient flow, lost by finite steps.
+
+    A bias of the hidden layer is one more incoming weight.
+    """
+    _check_rates(rates)
+    hidden, readout = _two_layers(module)
+    eta_a, eta_w = rates
+    incoming = hidden.weight.square().sum(1)
+    if hidden.bias is not None:
+        incoming = incoming + hidden.bias.square()
+    return eta_w * readout.weight.square().sum(0) - eta_a * incoming
+
+
+def _two_layers(module: nn.Module) -> tuple[nn.Linear, nn.Linear]:
+    layers = [layer for _, layer in _weighted(module) if isinstance(layer, nn.Linear)]
+    if len(layers) != 2 or len(dict(_weighted(module))) != 2:
+        raise InputError("Neurons are balanced one by one in networks of two linear layers.")
+    if layers[0].out_features != layers[1].in_features:
+        raise InputError(
+            "The layer that is registered first does not feed the second: register them in order."
+        )
+    return layers[0], layers[1]
+
+
+def _check_rates(rates: tuple[float, float]) -> None:
+    if len(rates) != 2 or min(rates) <= 0:
+        raise InputError(
+            f"Learning rates must be two positive numbers, of a and of w; got {rates}."
+        )
+
+
+def _norms(
+    product: torch.Tensor, delta: float, rates: tuple[float, float]
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """|a| and |w| with this product and this delta; the root that does not cancel comes first."""
+    eta_a, eta_w = rates
+    size = math.sqrt(eta_a * eta_w) * product
+    large = (abs(delta) + torch.hypot(torch.full_like(size, delta), 2 * size)) / 2
+    small = size**2 / large
+    outgoing, incoming = (large, small) if delta >= 0 else (small, large)
+    return torch.sqrt(outgoing / eta_w), torch.sqrt(incoming / eta_a)
+
+
+def _weighted(module: nn.Module) -> Iterable[tuple[str, _Weighted]]:
+    """Layers with a weight matrix, in the order in which they are registered."""
+    return ((name, part) for name, part in module.named_modules() if isinstance(part, _Weighted))
+
+
+def _named(layers: dict[str, _Weighted], name: str) -> _Weighted:
+    if name not in layers:
+        raise InputError(f"There is no layer '{name}'; there are: {', '.join(layers)}.")
+    return layers[name]
+
+
+def _check_between(module: nn.Module, layers: dict[str, _Weighted]) -> None:
+    inner = [part for part in module.modules() if not list(part.children())]
+    for part in inner:
+        if not isinstance(part, _HOMOGENEOUS | _Weighted):
+            raise InputError(
+                f"{type(part).__name__} is not positively homogeneous: the function would change."
+            )
+    for name, layer in list(layers.items())[1:-1]:
+        if layer.bias is not None and bool(torch.any(layer.bias != 0)):
+            raise InputError(
+                f"The bias of '{name}' would not be rescaled with the rest. Set it to zero."
+            )
+
+
+def _check(**values: float) -> None:
+    for name, value in values.items():
+        if not 0 < value < math.inf:
+            raise InputError(f"{name} must be positive; got {value}.")

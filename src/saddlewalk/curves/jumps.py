@@ -1,0 +1,119 @@
+r"""Plateaus and jumps of a loss curve, found without thresholds in units of time or loss.
+
+The quantity to look at is how fast the loss that can still be lost is being lost,
+
+.. math:: \rho(t) = \frac{-\dot L(t)}{L(t) - L_\infty}.
+
+It is large in a jump, small on a plateau, whatever the height of the step, and constant (not
+falling) in an exponential tail. Jumps are the peaks of log rho that stand out by half a decade.
+:math:`L_\infty` is the last loss less :math:`-t\,\dot L`, what a tail falling like 1/t would still lose.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+from scipy.signal import find_peaks
+
+from saddlewalk.curves.curve import FEWEST, Curve, LossCurve
+
+_PROMINENCE = 0.5
+"""Decades of rho between a jump and the plateaus beside it."""
+_LEAST_DROP = 0.01
+"""A jump takes at least this part of the loss that is still to be lost before it."""
+_RESOLUTION = 1e-4
+"""Steps below this part of the whole descent are not looked for."""
+
+_ROUNDING = 1e-6
+"""A fall by less than this part of the loss itself is no jump: the curve is flat."""
+_SIGMAS = 8.0
+"""On a noisy curve a jump must stand out by this many standard deviations."""
+
+_SHARE = 0.1
+"""A unit takes part in a jump if it changes by this part of the unit that changes most."""
+_SMALL = 0.3
+"""It turns on if it was this part of its later size before, and off the other way round."""
+
+
+@dataclass(frozen=True)
+class Jump:
+    """A step down between two plateaus of a loss curve."""
+
+    time: float
+    before: float
+    after: float
+    index_before: int
+    """A point of the curve on the plateau before the jump."""
+    index_after: int
+
+
+def find_jumps(curve: LossCurve) -> list[Jump]:
+    """The jumps of a loss curve, each timed where the loss passes the middle of its step."""
+    if len(curve.time) < FEWEST or curve.time[-1] == curve.time[0]:
+        return []
+    rho = np.log10(remaining_rate(curve))
+    # low ends: a curve that starts or ends in a fall has a jump there too
+    padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
+    peaks = find_peaks(padded, prominence=_PROMINENCE)[0] - 1
+    rests = _rests(rho, [int(peak) for peak in peaks])
+    while len(rests) > 2:
+        levels = curve.loss[rests]
+        remaining = np.maximum(levels[:-1] - _final_loss(curve), _tiny(curve))
+        drops = np.minimum(
+            (levels[:-1] - levels[1:]) / (_LEAST_DROP * remaining),
+            (levels[:-1] - levels[1:]) / _tiny(curve),
+        )
+        weakest = int(np.argmin(drops))
+        if drops[weakest] >= 1:
+            break
+        # the weakest step joins the neighbor with the shallower rest between them
+        left, right = weakest, weakest + 1
+        inner = [i for i in (left, right) if 0 < i < len(rests) - 1]
+        rests.pop(max(inner, key=lambda i: rho[rests[i]]))
+    jumps = [_jump(curve, a, b) for a, b in itertools.pairwise(rests)]
+    return [jump for jump in jumps if jump.before - jump.after > _tiny(curve)]
+
+
+def turned_on(
+    before: Float[np.ndarray, " unit"], after: Float[np.ndarray, " unit"]
+) -> tuple[int, ...]:
+    """Units that turn on between two plateaus, by their lengths in function space there."""
+    change = np.abs(after - before)
+    on = (change >= _SHARE * change.max()) & (before <= _SMALL * after) & (after > 0)
+    return tuple(map(int, np.flatnonzero(on)))
+
+
+def remaining_rate(curve: LossCurve) -> Curve:
+    """rho, floored where it could not matter over the whole length of the curve."""
+    fall = np.maximum(-curve.rate, 0.0)
+    left = np.maximum(curve.loss - _final_loss(curve), 0.0) + _tiny(curve)
+    floor = _LEAST_DROP / (curve.time[-1] - curve.time[0])
+    return fall / left + floor
+
+
+def _rests(rho: Curve, peaks: list[int]) -> list[int]:
+    """Where the loss rests: at the start, where rho is least between two peaks, at the end."""
+    between = [a + int(np.argmin(rho[a : b + 1])) for a, b in itertools.pairwise(peaks)]
+    return [0, *between, len(rho) - 1]
+
+
+def _jump(curve: LossCurve, a: int, b: int) -> Jump:
+    before, after = float(curve.loss[a]), float(curve.loss[b])
+    return Jump(
+        time=curve.crossing(0.5 * (before + after), float(curve.time[a])),
+        before=before,
+        after=after,
+        index_before=a,
+        index_after=b,
+    )
+
+
+def _final_loss(curve: LossCurve) -> float:
+    still = max(0.0, -curve.rate[-1] * curve.time[-1])
+    return float(max(curve.loss[-1] - still, min(0.0, curve.loss[-1])))
+
+
+def _tiny(curve: LossCurve) -> float:
+    resolved = _RESOLUTION * float(curve.loss[0] - _final_loss(curve))
+    return max(resolved, _SIGMAS * curve.noise, _ROUNDING * abs(float(curve.loss[0])), 1e-300)

@@ -1,0 +1,1 @@
+"""Figures of Alternating Gradient Flows (Kunin et al. 2025)."""

@@ -1,0 +1,1 @@
+"""Figures of Get Rich Quick (Kunin et al. 2024)."""

@@ -1,0 +1,418 @@
+r"""Fig 5d of Get Rich Quick: small embeddings and the time to grokking in modular arithmetic.
+
+A decoder of one layer reads `a o b =` and answers a b modulo p. Token and position embeddings are divided
+by :math:`\alpha`. They are normalized before anything else is done with them, so the function at
+the start stays the same, and for :math:`\alpha > 1` (upstream) steps of the same length turn them further.
+The logits are multiplied by :math:`\tau` and the learning rate is divided by :math:`\tau^2`.
+
+Network, start and training follow the code that the paper names (teddykoker/grokking) and its defaults:
+width 128, 4 heads, a normalized residual stream, Adam with rate 1e-3, beta = (0.9, 0.98), 10 steps of
+warm-up, batches of 512, and no weight decay. Its task is called division and is multiplication, by b > 0.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from saddlewalk.errors import InputError
+from saddlewalk.figures.claims import Claim, FigureResult, listed
+from saddlewalk.flow.ensembles import train_together
+from saddlewalk.show import draw
+
+ALPHAS = (0.1, 0.3, 1.0, 3.0, 10.0)
+TAUS = (0.5, 0.75, 1.0, 1.25, 1.5)
+SEEDS, STEPS, P, DIM = 5, 30_000, 97, 128
+HEADS = 4
+EVERY = 100
+"""Steps between two looks at the accuracies."""
+THRESHOLD = 0.99
+SMALL: dict[str, Any] = {
+    "taus": (1.0,),
+    "steps": 9000,
+    "p": 43,
+    "dim": 32,
+    "part": 0.7,
+    "batch": 128,
+    "weight_decay": 0.3,
+}
+"""A run of minutes, found by trying: with half of the pairs for training, or without weight decay, most
+networks of about this size did not grok in time. The decay also shrinks large embeddings, slowly: alpha acts
+partly through it here."""
+_RATE, _BETAS, _WARMUP = 1e-3, (0.9, 0.98), 10
+_EPS = 1e-5
+
+
+class Affine(eqx.Module):
+    """x W + b, or x W."""
+
+    weight: jax.Array
+    bias: jax.Array | None = None
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """On the last axis."""
+        y = x @ self.weight
+        return y if self.bias is None else y + self.bias
+
+
+class Norm(eqx.Module):
+    """Layer normalization of the last axis."""
+
+    gain: jax.Array
+    shift: jax.Array
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        """Mean 0 and variance 1, then gain and shift."""
+        centered = x - jnp.mean(x, axis=-1, keepdims=True)
+        variance = jnp.mean(centered**2, axis=-1, keepdims=True)
+        return centered * jax.lax.rsqrt(variance + _EPS) * self.gain + self.shift
+
+
+class Decoder(eqx.Module):
+    """A causal transformer of one layer, of which only the answer after the last token is computed.
+
+    In one layer the last token sees all others, and nothing else sees the others' answers: queries and
+    the perceptron are needed for the last token alone, and a mask for none.
+    """
+
+    tokens: jax.Array
+    positions: jax.Array
+    norms: tuple[Norm, Norm, Norm]
+    query: Affine
+    key: Affine
+    value: Affine
+    out: Affine
+    up: Affine
+    down: Affine
+    head: Affine
+    scale: jax.Array
+    """tau, which is not trained."""
+
+    def __call__(self, tokens: jax.Array) -> jax.Array:
+        """Logits `(n, p + 2)` for tokens `(n, 4)`."""
+        x = self.norms[0](self.tokens[tokens] + self.positions)
+        last = x[:, -1]
+        h = last + self.out(self.attend(last, x))
+        h = h + self.down(jax.nn.gelu(self.up(self.norms[1](h)), approximate=False))
+        return jax.lax.stop_gradient(self.scale) * self.head(self.norms[2](h))
+
+    def attend(self, last: jax.Array, x: jax.Array) -> jax.Array:
+        """What the last token reads from all tokens `(n, 4, dim)`, heads side by side."""
+        query, key, value = (
+            y.reshape(*y.shape[:-1], HEADS, -1)
+            for y in (self.query(last), self.key(x), self.value(x))
+        )
+        score = jnp.einsum("nhf,nshf->nhs", query, key) / query.shape[-1] ** 0.5
+        read = jnp.einsum("nhs,nshf->nhf", jax.nn.softmax(score, axis=-1), value)
+        return read.reshape(last.shape)
+
+
+@dataclass(frozen=True)
+class GrokRuns:
+    """Accuracies `(checkpoints, seeds, alphas, taus)` on training and validation data."""
+
+    alphas: tuple[float, ...]
+    taus: tuple[float, ...]
+    steps: np.ndarray
+    train: np.ndarray
+    validation: np.ndarray
+
+    @property
+    def trained(self) -> np.ndarray:
+        """Steps `(seeds, alphas, taus)` to 99% on the training data; infinite if the budget ends before."""
+        return _first(self.steps, self.train)
+
+    @property
+    def grokked(self) -> np.ndarray:
+        """Steps `(seeds, alphas, taus)` to 99% on the validation data, or infinite."""
+        return _first(self.steps, self.validation)
+
+    def joined(self, other: "GrokRuns") -> "GrokRuns":
+        """These seeds and then those of another run with the same cells and checkpoints."""
+        return GrokRuns(
+            self.alphas,
+            self.taus,
+            self.steps,
+            np.concatenate([self.train, other.train], axis=1),
+            np.concatenate([self.validation, other.validation], axis=1),
+        )
+
+
+def figure_5d(full: bool = False) -> FigureResult:
+    """Steps until the training data are fitted and until grokking, by alpha and tau.
+
+    In small: p = 43, width 32, tau = 1, 70% of the pairs for training, and weight decay. In full: without
+    weight decay, as in the named code, and with a little, for without it two of three networks do not grok
+    within the paper's 30,000 steps.
+    """
+    if not full:
+        return grok_figure(grok(**SMALL))
+    return grok_figure(grok(weight_decay=0.1), plain=grok())
+
+
+def grok_figure(runs: GrokRuns, plain: GrokRuns | None = None) -> FigureResult:
+    """Picture and claims of runs that were made before; `plain` ones had no weight decay."""
+    return FigureResult(
+        "rich-5d",
+        "small embeddings shorten the time to grokking",
+        _claims(runs) + (() if plain is None else (_claim_without_decay(plain),)),
+        _draw(runs),
+        {
+            "alphas": list(runs.alphas),
+            "taus": list(runs.taus),
+            "budget": int(runs.steps[-1]),
+            "trained": _plain(runs.trained),
+            "grokked": _plain(runs.grokked),
+            "validation at the end": np.round(runs.validation[-1], 4).tolist(),
+        },
+    )
+
+
+def grok(
+    alphas: Sequence[float] = ALPHAS,
+    taus: Sequence[float] = TAUS,
+    seeds: Iterable[int] = range(SEEDS),
+    steps: int = STEPS,
+    p: int = P,
+    dim: int = DIM,
+    *,
+    part: float = 0.5,
+    batch: int = 512,
+    weight_decay: float = 0.0,
+    every: int = EVERY,
+) -> GrokRuns:
+    """Train all cells and seeds at once and look at both accuracies every few steps.
+
+    A seed draws the network, the part of the pairs to train on and the batches; its cells share them.
+    `weight_decay` is decoupled (AdamW).
+    """
+    cells = [(alpha, tau) for alpha in alphas for tau in taus]
+    own = list(seeds)
+    networks = _stacked([_stacked([start(p, dim, s, *cell) for cell in cells]) for s in own])
+    train, validation = (_stacked([pairs(p, part, s)[side] for s in own]) for side in (0, 1))
+    optimizer = optax.adamw(
+        lambda step: _RATE * jnp.minimum(step / _WARMUP, 1.0),
+        *_BETAS,
+        weight_decay=weight_decay,
+        mask=_is_trained,
+    )
+    found = []
+    for _, trained in train_together(
+        _loss,
+        networks,
+        train,
+        optimizer,
+        checkpoints=range(0, steps + 1, every),
+        batch_size=min(batch, train[1].shape[1]),
+        rates=np.array([tau**-2.0 for _, tau in cells], dtype=np.float32),
+    ):  # only numbers are kept of the networks
+        found.append([np.asarray(_accuracy(trained, *data), float) for data in (train, validation)])
+    shape = (-1, len(own), len(alphas), len(taus))
+    on_train, on_validation = (np.stack(side).reshape(shape) for side in zip(*found, strict=True))
+    looked = np.arange(len(found)) * every
+    return GrokRuns(tuple(alphas), tuple(taus), looked, on_train, on_validation)
+
+
+def pairs(p: int, part: float, seed: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
+    """Tokens `(n, 4)` of `a o b =` and answers a b modulo p, a part of all pairs and the rest."""
+    a, b = (axis.ravel() for axis in np.meshgrid(np.arange(p), np.arange(1, p), indexing="ij"))
+    tokens = np.stack([a, np.full_like(a, p + 1), b, np.full_like(a, p)], axis=1)
+    order = np.random.default_rng([seed, 2]).permutation(len(a))
+    cut = int(part * len(a))
+    if not 0 < cut < len(a):
+        raise InputError(f"A part of the pairs between 0 and 1 is for training; got {part}.")
+    data = tokens.astype(np.int32), (a * b % p).astype(np.int32)
+    return tuple(x[order[:cut]] for x in data), tuple(x[order[cut:]] for x in data)
+
+
+def start(p: int, dim: int, seed: int, alpha: float = 1.0, tau: float = 1.0) -> Decoder:
+    """PyTorch's start of every layer, embeddings divided by alpha, logits multiplied by tau."""
+    if dim % HEADS:
+        raise InputError(f"The width must be a multiple of the {HEADS} heads; got {dim}.")
+    rng = np.random.default_rng([seed, 1])
+    bound = dim**-0.5
+    # queries, keys and values are one matrix there, which sets their range
+    inner = (6 / (dim + 3 * dim)) ** 0.5
+    zero = _float32(np.zeros(dim))
+    return Decoder(
+        tokens=_float32(rng.normal(size=(p + 2, dim)) / alpha),
+        positions=_float32(rng.normal(size=(4, dim)) / alpha),
+        norms=(_norm(dim), _norm(dim), _norm(dim)),
+        query=Affine(_uniform(rng, inner, dim, dim), zero),
+        key=Affine(_uniform(rng, inner, dim, dim), zero),
+        value=Affine(_uniform(rng, inner, dim, dim), zero),
+        out=Affine(_uniform(rng, bound, dim, dim), zero),
+        up=Affine(_uniform(rng, bound, dim, 4 * dim), _uniform(rng, bound, 4 * dim)),
+        down=Affine(_uniform(rng, bound / 2, 4 * dim, dim), _uniform(rng, bound / 2, dim)),
+        head=Affine(_uniform(rng, bound, dim, p + 2)),
+        scale=_float32(tau),
+    )
+
+
+def _norm(dim: int) -> Norm:
+    return Norm(_float32(np.ones(dim)), _float32(np.zeros(dim)))
+
+
+def _uniform(rng: np.random.Generator, bound: float, *shape: int) -> jax.Array:
+    return _float32(rng.uniform(-bound, bound, shape))
+
+
+def _float32(values: Any) -> jax.Array:
+    return jnp.asarray(values, dtype=jnp.float32)
+
+
+def _stacked(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+
+
+def _is_trained(network: Decoder) -> Any:
+    """tau must not decay."""
+    return eqx.tree_at(lambda n: n.scale, jax.tree.map(lambda _: True, network), False)
+
+
+def _loss(network: Decoder, data: Any) -> jax.Array:
+    tokens, answers = data
+    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(network(tokens), answers))
+
+
+@jax.jit
+def _accuracy(networks: Decoder, tokens: jax.Array, answers: jax.Array) -> jax.Array:
+    """Of all networks, `(seeds, cells)`; one seed after the other, for the memory that this takes."""
+
+    def of_seed(own: Any) -> jax.Array:
+        cells, tokens, answers = own
+        return jax.vmap(lambda net: jnp.mean(jnp.argmax(net(tokens), axis=-1) == answers))(cells)
+
+    return jax.lax.map(of_seed, (networks, tokens, answers))
+
+
+def _first(steps: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
+    reached = accuracy >= THRESHOLD
+    return np.where(reached.any(axis=0), steps[np.argmax(reached, axis=0)], np.inf)
+
+
+def _claims(runs: GrokRuns) -> tuple[Claim, ...]:
+    alphas, budget = np.array(runs.alphas), runs.steps[-1]
+    k, tau = _middle(runs)
+    balanced = int(np.argmin(np.abs(np.log(alphas))))
+    fitted = np.isfinite(runs.trained)
+    # what is not reached is counted with the whole budget, which takes from every difference below
+    trained, grokked = np.minimum(runs.trained, budget), np.minimum(runs.grokked, budget)
+    delay = np.median(grokked - trained, axis=0)[:, k]
+    ratio = np.median(grokked / grokked[:, [balanced]], axis=(0, 2))
+    before = grokked[:, -1] < grokked[:, 0]
+    median = np.median(runs.grokked, axis=0)
+    best = np.unravel_index(int(np.argmin(median)), median.shape)
+    return (
+        Claim(
+            f"every network fits {THRESHOLD:.0%} of its training data",
+            f"{int(fitted.sum())} of {fitted.size}, median after {np.median(trained):g} steps",
+            bool(fitted.all()),
+        ),
+        Claim(
+            f"grokking: balanced networks answer {THRESHOLD:.0%} of the other pairs long after that "
+            f"(median delay at tau = {tau:g})",
+            f"{delay[balanced]:g} steps",
+            bool(delay[balanced] > np.median(trained[:, balanced, k])),
+        ),
+        Claim(
+            "upstream groks earlier than balanced, downstream later (steps as a part of those of the "
+            f"balanced network with the same seed and tau, median, for alpha = {listed(alphas)})",
+            listed(ratio),
+            bool(np.all(ratio[alphas > 1] < 1) and np.all(ratio[alphas < 1] > 1)),
+        ),
+        Claim(
+            f"alpha = {alphas[-1]:g} groks before alpha = {alphas[0]:g} in at least 9 of 10 pairs of "
+            "networks with the same seed and tau",
+            f"{int(before.sum())} of {before.size}",
+            bool(before.mean() >= 0.9),
+        ),
+        Claim(
+            f"the delay shrinks from alpha = {alphas[0]:g} over {alphas[balanced]:g} to {alphas[-1]:g} "
+            f"(median at tau = {tau:g})",
+            listed(delay[[0, balanced, -1]]),
+            bool(delay[0] > delay[balanced] > delay[-1]),
+        ),
+        Claim(
+            "the fastest grokking of all cells is upstream (median steps)",
+            f"{median[best]:g} at alpha = {alphas[best[0]]:g}, tau = {runs.taus[best[1]]:g}",
+            bool(np.isfinite(median[best]) and alphas[best[0]] > 1),
+        ),
+    )
+
+
+def _claim_without_decay(runs: GrokRuns) -> Claim:
+    in_time = np.isfinite(runs.grokked).sum(axis=(0, 2))
+    return Claim(
+        f"without weight decay more networks grok within {runs.steps[-1]:,} steps, the larger alpha "
+        f"(of {runs.grokked[:, 0].size} for each of alpha = {listed(runs.alphas)})",
+        listed(in_time.tolist()),
+        bool(np.all(np.diff(in_time) >= 0) and in_time[-1] > in_time[0]),
+    )
+
+
+def _middle(runs: GrokRuns) -> tuple[int, float]:
+    """The tau nearest to 1."""
+    k = int(np.argmin(np.abs(np.log(runs.taus))))
+    return k, runs.taus[k]
+
+
+def _plain(steps: np.ndarray) -> Any:
+    """Lists `[seed][alpha][tau]` for JSON, which has no infinity."""
+    return np.where(np.isfinite(steps), steps, np.array(None)).tolist()
+
+
+def _draw(runs: GrokRuns) -> Any:
+    with draw.styled():
+        figure, (left, right) = draw.new_figure(1, 2, width=10)
+        _draw_curves(left, runs)
+        _draw_steps(right, runs)
+    return figure
+
+
+def _draw_curves(axes: Any, runs: GrokRuns) -> None:
+    k, tau = _middle(runs)
+    for j, color in enumerate(_colors(len(runs.alphas))):
+        for accuracy, look in ((runs.train, ":"), (runs.validation, "-")):
+            curve = np.median(accuracy[1:, :, j, k], axis=1)
+            label = rf"$\alpha$ = {runs.alphas[j]:g}" if look == "-" else None
+            axes.plot(runs.steps[1:], curve, look, color=color, lw=1.6, label=label)
+    axes.set(xscale="log", ylim=(0, 1.03), xlabel="step", ylabel="accuracy")
+    axes.set_title(
+        rf"$\tau$ = {tau:g}: validation (dotted: training), median of seeds", fontsize=10
+    )
+    axes.legend(fontsize=8)
+
+
+def _draw_steps(axes: Any, runs: GrokRuns) -> None:
+    """Median and every seed; seeds that do not get there are marked above the budget."""
+    budget = float(runs.steps[-1])
+    for k, color in enumerate(_colors(len(runs.taus))):
+        beside = np.array(runs.alphas) * 1.06 ** (k - (len(runs.taus) - 1) / 2)
+        for steps, look in ((runs.trained, ":"), (runs.grokked, "-")):
+            each = steps[:, :, k]
+            label = rf"$\tau$ = {runs.taus[k]:g}" if look == "-" else None
+            axes.plot(beside, np.median(each, axis=0), look, color=color, lw=1.6, label=label)
+            axes.plot(beside, each.T, "o", color=color, ms=3, mfc="w" if look == ":" else color)
+            for at, late in zip(beside, np.isinf(each).sum(axis=0), strict=True):
+                axes.plot(
+                    [at] * min(late, 1), [1.15 * budget] * min(late, 1), "^", color=color, ms=5
+                )
+    axes.axhline(budget, color="0.6", linewidth=0.8)
+    axes.set(xscale="log", yscale="log", ylabel=f"steps to {THRESHOLD:.0%}")
+    axes.set_xlabel(r"$\alpha$ (embeddings divided by $\alpha$)")
+    axes.set_title("median and seeds (dotted: training); triangles: not in time", fontsize=10)
+    low, high = axes.get_ylim()
+    ticks = [n * 10**k for k in range(6) for n in (1, 2, 5) if low < n * 10**k < high]
+    axes.yaxis.set_ticks(ticks, labels=[f"{tick}" for tick in ticks])
+    axes.yaxis.set_ticks([], minor=True)
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
+
+
+def _colors(count: int) -> Any:
+    return draw.matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count))

@@ -1,0 +1,186 @@
+"""Follow a gradient flow piece by piece until no unit, large or tiny, has utility left."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddlewalk import ode
+from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
+from saddlewalk.flow.recorder import Recorder
+from saddlewalk.flow.rest import Rest
+from saddlewalk.interrupts import part_will_do
+from saddlewalk.problem import Parameters, Problem
+from saddlewalk.show.progress import Progress
+
+_SMALL = 150
+"""Parameters up to which a dense Jacobian is cheap."""
+_PATIENCE = 20_000
+"""Explicit steps after which a small problem counts as stiff."""
+_TOLERANCE = {"explicit": 1e-8, "implicit": 1e-8, "stabilized": 1e-6}
+"""Error of a step; the stabilized method is of order 2, and would take ten times the steps at 1e-8."""
+_KINKED_TOLERANCE = 1e-5
+
+
+class Follower:
+    """One gradient flow between pieces of integration: where it is, and what it cost."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        theta: Parameters,
+        first: Snapshot,
+        recorder: Recorder,
+        bar: Progress,
+        rest: Rest,
+        max_steps: int,
+    ) -> None:
+        self.flow = make_flow(problem, theta, first)
+        self.state = self.flow.state(theta)
+        self.recorder, self.bar = recorder, bar
+        self.smooth, self.degree = problem.smooth, problem.degree
+        self.rest, self.max_steps = rest, max_steps
+        self.steps = self.evaluations = 0
+        self.time = 0.0
+        recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], first))
+
+    def integration(
+        self, kind: str, rtol: float, times: np.ndarray, max_time: float, max_steps: int
+    ) -> ode.Integration:
+        """What is left to integrate from here."""
+        self._origin = self.time
+        return ode.Integration(
+            self.flow,
+            self.state,
+            kind=kind,
+            rtol=rtol,
+            times=times[times >= self.time] - self.time,
+            max_time=max_time - self.time,
+            max_steps=max_steps - self.steps,
+        )
+
+    def take(self, piece: ode.Piece) -> str | None:
+        """Keep a piece, and say why it was the last if it was."""
+        if self._record(piece, self._origin, self.max_steps - self.steps):
+            return "converged"
+        if piece.stalled:
+            return "stalled: the velocity is not finite or not smooth enough for any step"
+        return None
+
+    def _record(self, piece: ode.Piece, origin: float, steps_left: int) -> bool:
+        """Keep what is new in a piece, up to convergence; say whether it was reached."""
+        calm = self._calm_from(piece)
+        end = min(len(piece.time) if calm is None else calm + 1, steps_left + 1)
+        fresh = slice(1, end)  # a piece starts where the last one ended
+        time = origin + piece.time
+        self.recorder.add(time[fresh], jax.tree.map(lambda a: a[fresh], piece.saved))
+        if piece.requested is not None:
+            wanted = piece.requested_time <= piece.time[end - 1]
+            self.recorder.add_requested(
+                origin + piece.requested_time[wanted], piece.requested.parameters[wanted]
+            )
+        self.steps += min(piece.steps, steps_left)
+        self.evaluations += piece.evaluations
+        self.time, self.state = float(time[-1]), jnp.asarray(piece.end)
+        loss = float(piece.saved.loss[-1])
+        self.bar.update(f"time {self.time:.4g}, loss {loss:.4g}, {self.steps} steps")
+        return calm is not None
+
+    def _calm_from(self, piece: ode.Piece) -> int | None:
+        """First moment of a piece at which every unit is at rest, compared with its own past.
+
+        A unit that slides along a kink has a velocity at every moment and yet goes nowhere: with
+        kinks it is the way made over the whole piece that counts.
+        """
+        saved: Snapshot = piece.saved
+        if self.smooth:
+            return self.rest.first(saved)
+        enough = self.rest.enough(saved)
+        way = np.linalg.norm(saved.parameters[-1] - saved.parameters[0], axis=1)
+        norm = np.maximum(saved.unit_norm[-1], 1e-300)
+        drive = way / (norm ** (self.degree - 1) * (piece.time[-1] - piece.time[0]) + 1e-300)
+        return len(piece.time) - 1 if (drive <= enough[-1]).all() else None
+
+
+def follow(
+    problems: Sequence[Problem],
+    starts: Sequence[Parameters],
+    recorders: Sequence[Recorder],
+    bar: Progress,
+    *,
+    kind: str,
+    tolerance: float | None,
+    convergence: float,
+    max_time: float,
+    max_steps: int,
+    times: np.ndarray,
+) -> list[dict[str, Any]]:
+    """Gradient flows of one shape, with the steps that suit them unless `kind` says."""
+    problem = problems[0]
+    smooth, small = problem.smooth, starts[0].size <= _SMALL
+    solver = _suitable(problem, small) if kind == "auto" else kind
+    rtol = tolerance
+    if rtol is None:
+        rtol = _TOLERANCE[solver] if smooth else _KINKED_TOLERANCE
+    runs = [
+        Follower(*given, bar, Rest(given[2], convergence), max_steps)
+        for given in zip(
+            problems, starts, first_snapshots(problems, starts), recorders, strict=True
+        )
+    ]
+    may_switch = kind == "auto" and solver == "explicit" and smooth and not problem.adaptive
+    patience = min(_PATIENCE, max_steps) if may_switch else max_steps
+    ends = _advance(runs, solver, rtol, times, max_time, patience)
+    outcomes = []
+    for run, end in zip(runs, list(ends), strict=True):
+        solvers, stopped = solver, end
+        to_go = run.steps < max_steps and run.time < max_time and "interrupted" not in ends
+        if stopped == "limit" and to_go:
+            stiff = "implicit" if small else "stabilized"
+            solvers = f"explicit, then {stiff}"
+            (stopped,) = _advance([run], stiff, rtol, times, max_time, max_steps)
+            ends.append(stopped)  # Ctrl-C here ends the others, too
+        outcomes.append(
+            {
+                "solver": solvers,
+                "tolerance": rtol,
+                "stopped": stopped,
+                "steps": run.steps,
+                "rhs_evaluations": run.evaluations,
+            }
+        )
+    return outcomes
+
+
+def _advance(
+    runs: Sequence[Follower],
+    kind: str,
+    rtol: float,
+    times: np.ndarray,
+    max_time: float,
+    max_steps: int,
+) -> list[str]:
+    """Integrate on, and say of each why it stopped."""
+    left = [run.integration(kind, rtol, times, max_time, max_steps) for run in runs]
+    ends = ["limit"] * len(runs)
+    try:
+        for pieces in ode.integrate_together(left):
+            for k, piece in pieces.items():
+                end = runs[k].take(piece)
+                if end is not None:
+                    ends[k] = end
+                    left[k].stop()
+    except KeyboardInterrupt:
+        if not part_will_do():
+            raise
+        return ["interrupted" if not one.over else end for one, end in zip(left, ends, strict=True)]
+    return ends
+
+
+def _suitable(problem: Problem, small: bool) -> str:
+    """Explicit steps where plateaus are short or there are kinks; else steps for stiff problems."""
+    if problem.degree == 2 or problem.adaptive or not problem.smooth:
+        return "explicit"
+    return "implicit" if small else "stabilized"

@@ -1,0 +1,9 @@
+"""The one idea: units + data + loss. What they cost, what is left to learn, and how units move."""
+
+from saddlewalk.problem.problem import AbstractLoss as AbstractLoss
+from saddlewalk.problem.problem import Parameters as Parameters
+from saddlewalk.problem.problem import ParametersLike as ParametersLike
+from saddlewalk.problem.problem import Problem as Problem
+from saddlewalk.problem.problem import SquaredError as SquaredError
+from saddlewalk.problem.problem import norms as norms
+from saddlewalk.problem.problem import task_modes as task_modes

@@ -1,0 +1,82 @@
+r"""Units that move: :math:`\dot\theta_i = v_i(\Theta)`, right at every scale from 1 to 1e-100.
+
+What decides right from wrong is how the error is measured: relative to each unit's own norm, in the
+raw parameters (Runge-Kutta steps commute with linear maps, so the exponentially small component
+along the next feature keeps its relative accuracy; polar coordinates would lose it). Units whose
+parameters move in proportion to themselves are integrated in their logarithms.
+
+Gradient flow (`saddlewalk.flow`) and the alternation of AGF (`saddlewalk.theory`) are two motions.
+"""
+
+import abc
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from saddlewalk.ode import AbstractFlow
+from saddlewalk.problem.problem import Parameters, Problem, norms
+
+_ROUNDING = 100 * 2.2e-16
+
+
+class AbstractMotion(AbstractFlow):
+    """A velocity for all units, in the coordinates that suit them."""
+
+    problem: Problem
+    drive: Float[Array, ""]
+    """Velocity over norm^(kappa-1) at the start: the natural size of a velocity."""
+    sign: Parameters | None
+    """Signs of the parameters where their logarithms are the coordinates; else `None`."""
+
+    @abc.abstractmethod
+    def push(self, theta: Parameters) -> Parameters:
+        """Velocity of the parameters."""
+
+    def state(self, theta: Parameters) -> Parameters:
+        """The coordinates of these parameters."""
+        return theta if self.sign is None else jnp.log(jnp.abs(theta))
+
+    def parameters(self, y: Parameters) -> Parameters:
+        """Back to the parameters."""
+        return y if self.sign is None else self.sign * jnp.exp(y)
+
+    def velocity(self, y: Parameters) -> Parameters:
+        """Velocity of the coordinates."""
+        push = self.push(self.parameters(y))
+        # times exp(-y), not over theta: the derivative of a quotient squares 1e-160
+        return push if self.sign is None else push * (self.sign * jnp.exp(-y))
+
+    def yardstick(self, y: Parameters) -> Parameters:
+        """The norm of the unit; an absolute error in the logarithm is a relative one already."""
+        return jnp.broadcast_to(norms(y), y.shape) if self.sign is None else jnp.ones_like(y)
+
+    def ruler(self, y: Parameters) -> Parameters:
+        """The Jacobian is minus rates times the Hessian; in logarithms the metric is theta squared."""
+        plain = jnp.broadcast_to(1 / jnp.sqrt(self.problem.rates), y.shape)
+        return plain if self.sign is None else jnp.exp(y)
+
+    def noise(self, y: Parameters) -> Parameters:
+        """Rounding of a velocity of natural size."""
+        if self.sign is not None:
+            return jnp.full_like(y, _ROUNDING * self.drive)
+        size = _ROUNDING * self.drive * norms(y) ** (self.problem.degree - 1)
+        return jnp.broadcast_to(size, y.shape)
+
+
+def signs(problem: Problem, theta: Parameters) -> Parameters | None:
+    """Signs of the parameters if these units are followed in logarithms."""
+    return jnp.sign(theta) if problem.units.multiplicative else None
+
+
+def drives(problem: Problem, theta: Parameters, velocity: Parameters) -> Float[Array, " width"]:
+    """Velocity of each unit over its norm to the power kappa - 1: its utility left, scale-free."""
+    norm, speed = norms(theta), norms(velocity)
+    safe = jnp.where(norm > 0, norm, 1.0)
+    return jnp.where(norm > 0, speed / safe ** (problem.pace_degree - 1), 0.0)[:, 0]
+
+
+def growth_rates(theta: Parameters, velocity: Parameters) -> Float[Array, " width"]:
+    """Rate of the logarithm of each unit's norm."""
+    norm = norms(theta)
+    safe = jnp.where(norm > 0, norm, 1.0)
+    return jnp.sum((velocity / safe) * (theta / safe), axis=1)

@@ -1,0 +1,252 @@
+r"""The one idea: units meet only in the residual.
+
+.. math::
+
+    f_A = \sum_{i \in A} f(\cdot\,; \theta_i), \qquad
+    U(\theta; f_A) = -\left.\tfrac{d}{d\epsilon}\right|_0 L(f_A + \epsilon f(\cdot\,; \theta))
+                   = \langle f(\cdot\,; \theta),\; r \rangle, \qquad r = -\nabla_f L(f_A)
+
+The **loss** of the active units and the **utility** of a dormant one (Eq 1) carry the whole theory.
+For squared loss r is the residual y - f. Dormant units climb their utility alone; active units
+descend the loss together.
+"""
+
+import abc
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from saddlewalk.curves.staircase import check_scale
+from saddlewalk.errors import InputError
+from saddlewalk.precision import check_float64
+from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
+from saddlewalk.units import AbstractUnits, Layer, Relation, find_degree, find_relations, is_smooth
+from saddlewalk.units.base import Shapes, Weights, size_of, unpack
+
+Parameters = Float[Array, "width size"]
+ParametersLike = Float[Array | np.ndarray, "width size"]
+
+
+class AbstractLoss(eqx.Module):
+    """What one output costs against one target: any differentiable function."""
+
+    @abc.abstractmethod
+    def __call__(self, output: Float[Array, " c"], target: Float[Array, " c"]) -> Float[Array, ""]:
+        """The loss of one sample."""
+
+
+class SquaredError(AbstractLoss):
+    """Half the squared distance."""
+
+    def __call__(self, output: Float[Array, " c"], target: Float[Array, " c"]) -> Float[Array, ""]:
+        """1/2 |y - f|^2."""
+        return 0.5 * jnp.sum((target - output) ** 2)
+
+
+class Problem(eqx.Module):
+    """Units + data + loss: a function of the parameters `(width, size)`, one row a unit.
+
+    Its methods compute in float64; call them under `saddlewalk.float64()`.
+    """
+
+    task: AbstractTask
+    units: AbstractUnits
+    penalty: AbstractLoss
+    rates: Float[np.ndarray | Array, " size"]
+    """Learning rate of each parameter of a unit."""
+    layer_rates: tuple[tuple[str, float], ...] = eqx.field(static=True)
+    """The same by layer, as they were given."""
+    width: int = eqx.field(static=True)
+    degree: int = eqx.field(static=True)
+    smooth: bool = eqx.field(static=True)
+    """Whether the units have no kinks in their parameters."""
+    adaptive: bool = eqx.field(static=True)
+    """Whether each unit has the learning rate norm^(2-kappa) of its own (appendix B.5)."""
+
+    def __init__(
+        self,
+        task: AbstractTask,
+        units: AbstractUnits,
+        penalty: AbstractLoss | None = None,
+        rates: dict[str, float] | None = None,
+        keep_samples: bool = False,
+        adaptive: bool = False,
+    ):
+        _check_kinds(task, units)
+        self.penalty = SquaredError() if penalty is None else penalty
+        squared = isinstance(self.penalty, SquaredError)
+        if isinstance(task, Moments) and not (squared and units.linear_in == task.linear_in):
+            raise InputError(
+                f"The moments of '{task.name}' determine the squared loss of units that are linear in "
+                f"the {task.linear_in}, and of no other; give samples."
+            )
+        linear = squared and units.linear_in == "input"
+        compressible = linear and isinstance(task, Samples) and not keep_samples
+        self.task = compress(task) if compressible else task  # type: ignore[arg-type]
+        shapes = units.layers(task.inputs, task.outputs)
+        self.units, self.rates = units.rated(rates or {}, shapes)
+        self.layer_rates = tuple((rates or {}).items())
+        self.width = _checked_width(units.count(task.inputs))
+        self.degree = find_degree(units, task.inputs, task.outputs)
+        self.smooth = is_smooth(units, task.inputs, task.outputs)
+        self.adaptive = adaptive and self.degree > 2
+
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes of the weights of one unit."""
+        return self.units.layers(self.task.inputs, self.task.outputs)
+
+    @property
+    def pace_degree(self) -> int:
+        """The degree by which units grow: 2 where adaptive rates make up for the rest."""
+        return 2 if self.adaptive else self.degree
+
+    @property
+    def size(self) -> int:
+        """Number of parameters of one unit."""
+        return size_of(self.shapes)
+
+    def take(self, theta: ParametersLike, layer: str | None = None) -> Layer:
+        """The units of a hidden layer (the first by default), each with its weights in and out."""
+        shape = np.shape(theta)
+        if len(shape) != 2 or shape[1] != self.size:
+            raise InputError(
+                f"The parameters must have shape {(self.width, self.size)}; got {shape}."
+            )
+        if not np.isfinite(np.asarray(theta)).all():
+            raise InputError("The parameters hold NaN or infinite numbers.")
+        return self.units.take(self.shapes, theta, self.layer_named(layer))
+
+    def put(self, theta: Any, units: Layer, layer: str | None = None) -> np.ndarray:
+        """Parameters with other units, of any number, in a hidden layer; the rest as in `theta`."""
+        return self.units.put(self.shapes, theta, units, self.layer_named(layer))
+
+    def resized(self, width: int, layer: str | None = None) -> "Problem":
+        """The same problem for a network with another number of units in a hidden layer."""
+        units = self.units.resized(width, self.layer_named(layer))
+        rates = dict(self.layer_rates)
+        return Problem(self.task, units, self.penalty, rates, True, self.adaptive)
+
+    def relations(self, layer: str | None = None) -> tuple[Relation, ...]:
+        """Which relations between units of a hidden layer make one of them superfluous."""
+        return find_relations(
+            self.units, self.task.inputs, self.task.outputs, self.layer_named(layer)
+        )
+
+    def layer_named(self, layer: str | None) -> str:
+        """The name of a hidden layer, by default of the first; a sentence if there is none."""
+        hidden = self.units.hidden
+        if not hidden:
+            raise InputError("The units of this network cannot be exchanged: none can be added.")
+        if layer is not None and layer not in hidden:
+            raise InputError(f"No hidden layer '{layer}'; there are: {', '.join(hidden)}.")
+        return hidden[0] if layer is None else layer
+
+    def initialize(self, scale: float, seed: int = 0) -> Parameters:
+        """The start at this scale and seed: the same for a prediction and a simulation."""
+        check_float64()
+        small = check_scale(scale, self.degree)
+        return self.units.initialize(self.shapes, self.width, small, jax.random.key(seed))
+
+    def checked_start(self, start: Any) -> Parameters:
+        """A user's own parameters to start from, or a sentence that says what is wrong with them."""
+        theta = jnp.asarray(start, dtype=jnp.float64)
+        if theta.shape != (self.width, self.size):
+            raise InputError(f"start must have shape {(self.width, self.size)}; got {theta.shape}.")
+        if not bool(jnp.all(jnp.isfinite(theta))):
+            raise InputError("start holds NaN or infinite numbers.")
+        if self.units.multiplicative and bool(jnp.any(theta == 0)):
+            raise InputError("start holds a zero, which these units can never leave.")
+        if not bool(jnp.all(jnp.any(theta != 0, axis=1))):
+            raise InputError("start holds a unit of zeros, which gradient flow never moves.")
+        return theta
+
+    def weights(self, theta: ParametersLike) -> Weights:
+        """Named weights `(width, ...)` of all units."""
+        return jax.vmap(lambda row: unpack(self.shapes, row))(theta)
+
+    def function(self, theta: ParametersLike) -> Float[Array, "..."]:
+        """The sum of the units as a vector in function space."""
+        check_float64()
+        weights = self.weights(theta)
+        return self.task.represent(lambda x: self.units.combine(weights, x))
+
+    def features(self, theta: ParametersLike) -> Float[Array, "width ..."]:
+        """Each unit as a vector in function space."""
+        check_float64()
+
+        def one(parameters: Array, index: Array) -> Array:
+            weights = unpack(self.shapes, parameters)
+            return self.task.represent(
+                lambda x: self.units.respond(weights, self.units.view(x, index))
+            )
+
+        return jax.vmap(one)(jnp.asarray(theta), jnp.arange(self.width))
+
+    def loss(self, theta: ParametersLike) -> Float[Array, ""]:
+        """Loss of the sum of the units."""
+        return self.cost(self.function(theta))
+
+    def cost(self, function: Float[Array, "..."]) -> Float[Array, ""]:
+        """Loss of a vector of function space."""
+        return self.task.cost(function, self.penalty)
+
+    def residual(self, theta: ParametersLike) -> Float[Array, "..."]:
+        """Minus the gradient of the loss in function space."""
+        return -jax.grad(self.cost)(self.function(theta))
+
+    def utility(
+        self, theta: ParametersLike, residual: Float[Array, "..."]
+    ) -> Float[Array, " width"]:
+        """Eq 1: how fast the loss falls, to first order, when a unit is added."""
+        features = self.features(theta)
+        return jnp.sum(features * residual, axis=tuple(range(1, features.ndim)))
+
+    def pace(self, theta: ParametersLike) -> Float[Array, "width size"]:
+        """Learning rate of each parameter; with adaptive rates times norm^(2-kappa) (Eq 23)."""
+        plain = jnp.broadcast_to(self.rates, theta.shape)
+        return plain * norms(theta) ** (2 - self.degree) if self.adaptive else plain
+
+    def velocity(self, theta: ParametersLike) -> Parameters:
+        """Gradient flow: minus the learning rates times the gradient."""
+        return -self.pace(theta) * jax.grad(self.loss)(theta)
+
+    def climb(self, theta: ParametersLike, residual: Float[Array, "..."]) -> Parameters:
+        """Eq 12: each unit alone climbs its utility against a residual.
+
+        The utilities add up to the product of the residual with the sum of the units, so one
+        gradient serves all. With the residual of all units this is gradient flow.
+        """
+        total = jax.grad(lambda th: jnp.sum(self.function(th) * residual))(theta)
+        return self.pace(theta) * total
+
+
+def task_modes(problem: Problem) -> Modes | None:
+    """The named parts of the target, for units that carry them together."""
+    return problem.task.modes() if problem.units.shares_features else None
+
+
+def _check_kinds(task: object, units: object) -> None:
+    if not isinstance(task, AbstractTask):
+        raise InputError(
+            f"The task must come from saddlewalk.tasks, for instance from_arrays(X, y); got {task!r:.60}."
+        )
+    if not isinstance(units, AbstractUnits):
+        raise InputError(f"The units must be an instance of AbstractUnits; got {units!r:.60}.")
+
+
+def _checked_width(width: object) -> int:
+    if not isinstance(width, int | np.integer) or width < 1:
+        raise InputError(f"The width must be a whole number of at least 1; got {width}.")
+    return int(width)
+
+
+def norms(theta: ParametersLike) -> Float[Array, "width 1"]:
+    """Norm of each unit, kept as a column; free of underflow at scales like 1e-100."""
+    largest = jnp.max(jnp.abs(theta), axis=-1, keepdims=True)
+    safe = jnp.where(largest > 0, largest, 1.0)
+    return largest * jnp.sqrt(jnp.sum((theta / safe) ** 2, axis=-1, keepdims=True))

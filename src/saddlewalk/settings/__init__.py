@@ -1,0 +1,6 @@
+"""Settings by name, and one description of a run, which commands, sweep files and Python all build."""
+
+from saddlewalk.settings.catalog import SETTINGS as SETTINGS
+from saddlewalk.settings.catalog import Setting as Setting
+from saddlewalk.settings.catalog import find_setting as find_setting
+from saddlewalk.settings.catalog import make_problem as make_problem

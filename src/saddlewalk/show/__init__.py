@@ -1,0 +1,1 @@
+"""What shows things: tables for people, pictures, a progress line."""

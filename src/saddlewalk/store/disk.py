@@ -1,0 +1,174 @@
+"""Labeled results on disk: one netCDF file a result, written whole or not at all, never unpickled.
+
+Everything is written to a temporary name beside the target and renamed at the end, so a crash or a
+full disk leaves the old result as it was.
+"""
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from saddlewalk.errors import InputError
+
+FOLDER = ("result.nc", "result.json", "figure.png", "figure.svg", "config.json")
+"""The files of a result folder."""
+
+_ASIDE = "replaced"
+_PACKAGES = (
+    "saddlewalk",
+    "jax",
+    "jaxlib",
+    "diffrax",
+    "optimistix",
+    "optax",
+    "scikit-learn",
+    "equinox",
+    "numpy",
+    "scipy",
+    "xarray",
+    "torch",
+)
+
+
+def versions() -> dict[str, str]:
+    """Versions of everything that can change a number."""
+    found = {"python": platform.python_version(), "platform": sys.platform}
+    for name in _PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+@contextmanager
+def replacing(path: str | Path) -> Iterator[Path]:
+    """Yield a temporary path; on success it takes the place of `path` in one rename."""
+    target = Path(path)
+    if not target.parent.is_dir():
+        raise InputError(f"Cannot write {target}: the folder {target.parent} does not exist.")
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".tmp")
+    os.close(handle)
+    try:
+        yield Path(name)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(name, 0o666 & ~umask)
+        os.replace(name, target)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
+    """Yield a temporary folder; on success it becomes `path`. An existing one needs `force`."""
+    target = Path(path)
+    check_folder_free(target, force)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+    try:
+        yield draft
+        draft.chmod(0o755)
+        if target.exists():
+            old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-old-"))
+            os.replace(target, old / _ASIDE)
+            os.replace(draft, target)
+            shutil.rmtree(old)
+        else:
+            os.replace(draft, target)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def clear_drafts(path: str | Path) -> None:
+    """After a kill within `new_folder`: drafts go, and a result that was set aside returns."""
+    target = Path(path)
+    for left in target.parent.glob(f".{target.name}-*"):
+        if (left / _ASIDE).is_dir() and not target.exists():
+            os.replace(left / _ASIDE, target)
+        shutil.rmtree(left, ignore_errors=True)
+
+
+def check_folder_free(path: str | Path, force: bool = False) -> None:
+    """Refuse an output folder that cannot be made or must not be replaced, before computing."""
+    target = Path(path)
+    if not str(path) or not target.name or target.resolve() == Path.cwd():
+        raise InputError(f"The output folder needs a name of its own; got '{path}'.")
+    if target.exists() and not target.is_dir():
+        raise InputError(f"The output folder {target} is a file. Choose another name.")
+    if target.exists() and not force:
+        raise InputError(
+            f"The output folder {target} exists. Choose another name, or replace it with --force."
+        )
+    parent = next(folder for folder in target.absolute().parents if folder.exists())
+    try:  # permissions do not tell for every file system
+        tempfile.TemporaryDirectory(dir=parent).cleanup()
+    except OSError as error:
+        raise InputError(f"The output folder {target} cannot be made: {error.strerror}.") from error
+    foreign = (
+        sorted(p.name for p in target.iterdir() if p.name not in FOLDER) if target.exists() else []
+    )
+    if foreign:
+        raise InputError(
+            f"The folder {target} holds things that are not a result of saddlewalk "
+            f"({foreign[0]}, ...); it is not replaced. Choose another name."
+        )
+    nearest = next(parent for parent in target.resolve().parents if parent.exists())
+    if not os.access(nearest, os.W_OK):
+        raise InputError(f"Cannot write to {nearest}. Choose another output folder.")
+
+
+def lock_folder(path: str | Path) -> Callable[[], None]:
+    """Keep other processes from writing into a folder; returns how to let them. Ends with this process."""
+    try:
+        import fcntl
+    except ImportError:  # not on this system: then it is up to the user
+        return lambda: None
+    folder = os.open(path, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(folder)
+        raise InputError(f"Another process is writing {path}.") from error
+    except OSError:  # a file system without locks
+        pass
+    return lambda: os.close(folder)
+
+
+def save_dataset(data: Any, path: str | Path) -> Path:
+    """Write an xarray Dataset or DataTree to one netCDF file."""
+    with replacing(path) as draft:
+        data.to_netcdf(draft, engine="h5netcdf")
+    return Path(path)
+
+
+def load_dataset(path: str | Path, kind: str, group: str | None = None) -> Any:
+    """Read a whole Dataset (or one group of a file) back and check that it is of this kind."""
+    import xarray as xr
+
+    if not Path(path).is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        data = xr.load_dataset(path, engine="h5netcdf", group=group)
+    except Exception as error:
+        raise InputError(
+            f"{path} is not a readable saddlewalk file ({type(error).__name__}: {error})."
+        ) from error
+    if data.attrs.get("kind") != kind:
+        seen = data.attrs.get("kind", "no saddlewalk result")
+        raise InputError(f"{path} holds {seen!r}, not {kind!r}.")
+    return data
+
+
+def write_json(value: Any, path: str | Path) -> None:
+    """Write one JSON document, atomically."""
+    with replacing(path) as draft:
+        draft.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")
