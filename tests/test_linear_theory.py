@@ -8,11 +8,11 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import minimize
 
 import saddlewalk as sw
-from saddlewalk.curves.staircase import Staircase
 from saddlewalk.diagnose import loss_curve
 from saddlewalk.theory import linear
 from saddlewalk.theory.base import Start
 from saddlewalk.theory.linear import Covariances, Layers, LinearTheory
+from saddlewalk.theory.staircase import Staircase
 
 THEORY = LinearTheory()
 COUNTER_EXAMPLE = (np.diag([1.0, 0.1]), np.diag([1.0, 5.0]))

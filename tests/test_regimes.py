@@ -5,9 +5,9 @@ import pytest
 
 import saddlewalk as sw
 from saddlewalk.balance import alpha_of, conserved_quantities, rescaled
-from saddlewalk.balance.conserved import incoming_degree
 from saddlewalk.diagnose.regime import LATE, delay_of
 from saddlewalk.theory.lazyrich import Neuron, neuron_preconditioner
+from saddlewalk.units import find_incoming_degree as incoming_degree
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))

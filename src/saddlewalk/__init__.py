@@ -22,19 +22,19 @@ if TYPE_CHECKING:
     from saddlewalk import units as units
     from saddlewalk.agreement import Agreement as Agreement
     from saddlewalk.agreement import compare as compare
-    from saddlewalk.curves.staircase import Staircase as Staircase
     from saddlewalk.errors import InputError as InputError
     from saddlewalk.flow import Trajectory as Trajectory
     from saddlewalk.flow.training import train as train
     from saddlewalk.precision import float64 as float64
     from saddlewalk.problem import Problem as Problem
     from saddlewalk.theory.prediction import predict as predict
+    from saddlewalk.theory.staircase import Staircase as Staircase
 
 _HOME = {
     "Agreement": "agreement",
     "InputError": "errors",
     "Problem": "problem",
-    "Staircase": "curves",
+    "Staircase": "theory",
     "Trajectory": "flow",
     "compare": "agreement",
     "float64": "precision",

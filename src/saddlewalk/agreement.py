@@ -6,51 +6,58 @@ flattest point between the two jumps beside it. Blind to the prediction, jumps a
 curve alone; their number is reported beside it.
 """
 
-import itertools
-import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from saddlewalk import store
-from saddlewalk.curves.staircase import Stage, Staircase, mode_name
-from saddlewalk.diagnose import loss_curve, observed_stages
+from saddlewalk.curves import Stage
+from saddlewalk.curves.reading import read_stages
+from saddlewalk.curves.stages import mode_name
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
+from saddlewalk.problem import Problem
 from saddlewalk.show import text
+from saddlewalk.store import AbstractResult
+from saddlewalk.theory.staircase import Staircase
 
 if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-    from saddlewalk.diagnose import LossCurve
-
 _GREW = 0.05
 """A unit takes part in a stage if it changes by this part of the one that changes most; half of what
 makes a prediction name it, so that no unit is lost on the border."""
-_SHOWN = 2000
-"""Points of a loss curve in the machine-readable output."""
 _NOTABLE = 0.01
 """Mean error of the jump times from which a more exact method is named."""
 
 
 @dataclass(frozen=True)
-class Agreement:
+class Agreement(AbstractResult):
     """A staircase and a trajectory side by side, with numbers for how well they agree."""
+
+    result_kind: ClassVar[str] = "agreement"
 
     predicted: Staircase
     observed: Trajectory
-    stages_observed: tuple[Stage, ...]
-    """Found in the simulated curve alone."""
     jump_times: tuple[float, ...]
     """Simulated time of each predicted jump; NaN where the simulation did not get that far."""
     loss_levels: tuple[float, ...]
     """Simulated level after each predicted jump; NaN where there is no plateau."""
     order: bool
     """Whether the predicted units turned on in the predicted order, in the stages reached."""
+
+    @property
+    def problem(self) -> Problem:
+        """What was predicted and trained."""
+        return self.observed.problem
+
+    @property
+    def stages_observed(self) -> tuple[Stage, ...]:
+        """Found in the simulated curve alone."""
+        return self.observed.stages
 
     @property
     def stages_reached(self) -> int:
@@ -73,7 +80,7 @@ class Agreement:
         """The machine-readable form (what `saddlewalk compare --json` prints)."""
         return {
             "predicted": self.predicted.to_json(),
-            "observed": trajectory_to_json(self.observed, self.stages_observed),
+            "observed": self.observed.to_json(),
             "agreement": {
                 "order": self.order,
                 "stages_predicted": len(self.predicted.stages),
@@ -85,11 +92,11 @@ class Agreement:
             },
         }
 
-    def to_xarray(self) -> "xr.Dataset":
-        """Predicted and simulated numbers along a dimension `stage`."""
+    def to_xarray(self) -> "xr.DataTree":
+        """Predicted and simulated numbers along a dimension `stage`, with both results beside them."""
         import xarray as xr
 
-        return xr.Dataset(
+        numbers = xr.Dataset(
             {
                 "time_predicted": ("stage", self.predicted.jump_times),
                 "time_observed": ("stage", list(self.jump_times)),
@@ -98,33 +105,21 @@ class Agreement:
                 "loss_observed": ("stage", list(self.loss_levels)),
                 "level_error": ("stage", self.level_error),
             },
-            attrs={
-                "kind": "agreement",
-                "order": int(self.order),
-                "predicted": json.dumps(self.predicted.to_json()),
-                "stages_observed": json.dumps([s.to_json() for s in self.stages_observed]),
-            },
+            attrs={"order": int(self.order)},
         )
-
-    def save(self, path: str | Path) -> Path:
-        """Write prediction, simulation and agreement to one netCDF file, in three groups."""
-        import xarray as xr
-
-        tree = xr.DataTree.from_dict(
+        return xr.DataTree.from_dict(
             {
-                "/agreement": self.to_xarray(),
+                "/agreement": numbers,
                 "/predicted": self.predicted.to_xarray(),
                 "/observed": self.observed.to_xarray(),
             }
         )
-        return store.save_dataset(tree, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Agreement":
-        """Read all three parts back."""
-        stairs = Staircase.from_dataset(store.load_dataset(path, "staircase", "predicted"))
-        observed = Trajectory(store.load_dataset(path, "trajectory", "observed"))
-        return compare(stairs, observed)
+    def from_xarray(cls, data: "xr.DataTree") -> "Agreement":
+        """Prediction and simulation, laid over each other again."""
+        stairs = Staircase.from_xarray(data["predicted"].to_dataset())
+        return compare(stairs, Trajectory.from_xarray(data["observed"].to_dataset()))
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
         """Prediction over simulation; a path saves the picture, an axis draws into it.
@@ -171,7 +166,8 @@ class Agreement:
         )
         return ("as predicted" if self.order else "NOT as predicted") + part
 
-    def __str__(self) -> str:
+    def parts(self) -> tuple[text.Table | str, ...]:
+        """Stage by stage, how far apart they are, and the assumptions that fail."""
         columns = [
             "stage",
             "time",
@@ -198,8 +194,8 @@ class Agreement:
             )
         errors = _known(self.time_error)
         title = f"{self.predicted.setting}: predicted ({self.predicted.method}) and simulated"
-        lines = [
-            text.table(f"{title}, scale {self.predicted.scale:g}", columns, rows),
+        lines: list[text.Table | str] = [
+            text.Table(f"{title}, scale {self.predicted.scale:g}", columns, rows),
             f"order {self._order_in_words()}; "
             f"stages: {len(self.predicted.stages)} predicted, "
             f"{len(self.stages_observed)} found in the curve alone",
@@ -219,11 +215,17 @@ class Agreement:
                     "formulas are for smaller scales: method 'numeric' follows each transition"
                 )
         lines += [str(a) for a in self.predicted.assumptions if not a.holds]
-        return "\n".join(lines)
+        return tuple(lines)
 
 
 def compare(stairs: Staircase, path: Trajectory) -> Agreement:
-    """Lay a predicted staircase over a simulated trajectory."""
+    """Lay a predicted staircase over a simulated trajectory.
+
+    Parameters
+    ----------
+    stairs : what `predict` returned.
+    path : what `train` returned, from the same start.
+    """
     if not isinstance(stairs, Staircase) or not isinstance(path, Trajectory):
         raise InputError("compare takes a prediction, then a simulation: compare(stairs, path).")
     start = float(path.loss[0])
@@ -236,55 +238,17 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
         raise InputError(
             f"The prediction is for scale {stairs.scale:g}, the simulation for {path.info['scale']:g}."
         )
-    curve = loss_curve(path)
-    times, points, levels = measure_stages(curve, stairs.loss_levels)
-    missing = (math.nan,) * (len(stairs.stages) - len(points))
+    reading = read_stages(path.curve, stairs.loss_levels)
+    missing = (math.nan,) * (len(stairs.stages) - len(reading.rests))
     return Agreement(
         predicted=stairs,
         observed=path,
-        stages_observed=observed_stages(path),
-        jump_times=(*times, *missing),
-        loss_levels=(*levels, *missing),
-        order=_modes_in_order(stairs, path, len(points))
+        jump_times=(*reading.times, *missing),
+        loss_levels=(*reading.levels, *missing),
+        order=_modes_in_order(stairs, path, len(reading.rests))
         if "modes" in path.info
-        else _units_in_order(stairs, path, points),
+        else _units_in_order(stairs, path, reading.rests),
     )
-
-
-def measure_stages(
-    curve: "LossCurve", levels: list[float]
-) -> tuple[list[float], list[int], list[float]]:
-    """Times of the jumps between these levels, a point on the plateau after each, and its level.
-
-    Jumps that the curve does not reach have no point; their times are left out. Where the curve
-    slides from one jump into the next there is no plateau to measure: the level is NaN, and the
-    jump is timed with the level that was expected.
-    """
-    guess = _crossings(curve, levels)
-    reached = next((k for k, time in enumerate(guess) if math.isnan(time)), len(guess))
-    ends = [*guess[1:reached], float(curve.time[-1])][:reached]
-    windows = list(zip(guess[:reached], ends, strict=True))
-    points = [curve.flattest(a, b) for a, b in windows]
-    seen = [
-        float(curve.loss[k]) if _is_plateau(curve, k, window) else math.nan
-        for k, window in zip(points, windows, strict=True)
-    ]
-    filled = [e if math.isnan(s) else s for s, e in zip(seen, levels[1:], strict=False)]
-    return _crossings(curve, [float(curve.loss[0]), *filled]), points, seen
-
-
-def _is_plateau(curve: "LossCurve", point: int, window: tuple[float, float]) -> bool:
-    """Whether the flattest point of a window lies inside it, or at the end of the whole curve."""
-    first, last = (int(np.searchsorted(curve.time, t)) for t in window)
-    return first < point < min(last, len(curve.time)) - 1 or point >= len(curve.time) - 2
-
-
-def _crossings(curve: "LossCurve", levels: list[float]) -> list[float]:
-    times, now = [], -math.inf
-    for before, after in itertools.pairwise(levels):
-        now = curve.crossing(0.5 * (before + after), now)
-        times.append(now)
-    return times
 
 
 def _modes_in_order(stairs: Staircase, path: Trajectory, reached: int) -> bool:
@@ -330,19 +294,6 @@ def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> b
             return False
         latest, before = min(moments, default=latest), after
     return True
-
-
-def trajectory_to_json(path: Trajectory, stages: tuple[Stage, ...]) -> dict[str, Any]:
-    """The machine-readable form of a run (what `saddlewalk train --json` prints)."""
-    keep = np.unique(np.linspace(0, len(path.time) - 1, _SHOWN).astype(int))
-    info = path.info
-    return {
-        **info,
-        "final_loss": float(path.loss[-1]),
-        "time": path.time[keep].tolist(),
-        "loss": path.loss[keep].tolist(),
-        "stages": [stage.to_json() for stage in stages],
-    }
 
 
 def _finite(value: float) -> float | None:

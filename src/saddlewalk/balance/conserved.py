@@ -12,23 +12,15 @@ for a neuron :math:`a\,\sigma(w^\top x)` the :math:`\eta_w a^2 - \eta_a\|w\|^2` 
 weights are the smaller and learn faster; **downstream** (delta < 0) the outgoing ones do.
 """
 
-import math
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
-from saddlewalk.units import AbstractUnits, Diagonal, Layer, Relation
-from saddlewalk.units.base import size_of, unpack
+from saddlewalk.units import Diagonal, Relation
 
-_PROBES = 8
-_SAME = 1e-9
-_FACTORS = (2.0, 0.3, 100.0)
 _TWICE = 1 / 3
 """Balance at which one layer outweighs the other by two to one."""
 
@@ -69,37 +61,10 @@ def conserved_quantities(problem: Problem, theta: ParametersLike) -> dict[str, C
         return {"units": _diagonal(problem.units, np.asarray(theta))}
     found = {}
     for layer in problem.units.hidden:
-        degree = incoming_degree(problem.units, problem.task.inputs, problem.task.outputs, layer)
+        degree = problem.incoming_degree(layer)
         if degree is not None:
             found[layer] = _conserved(problem, theta, layer, degree)
     return found
-
-
-@in_float64
-def incoming_degree(
-    units: AbstractUnits, inputs: int, outputs: int, layer: str = "units"
-) -> int | None:
-    """The degree p of a unit's answer in its incoming weights, found by trying; `None` if it has none."""
-    alone, inputs, outputs = units.alone(layer, inputs, outputs)
-    shapes = alone.layers(inputs, outputs)
-    rng = np.random.default_rng(2)
-    theta = rng.normal(size=(_PROBES, size_of(shapes)))
-    x = rng.normal(size=(_PROBES, inputs))
-    incoming, outgoing = alone.take(shapes, theta)
-
-    def answer(factor: float) -> np.ndarray:
-        scaled = alone.put(shapes, theta, Layer(factor * np.asarray(incoming), outgoing))
-        respond = lambda th, one: alone.respond(unpack(shapes, th), one)  # noqa: E731
-        return np.asarray(jax.vmap(respond)(jnp.asarray(scaled), x))
-
-    plain, doubled = answer(1.0), answer(2.0)
-    if not np.any(plain):
-        return None
-    degree = round(math.log2(np.linalg.norm(doubled) / np.linalg.norm(plain)))
-    for factor in _FACTORS:
-        if np.abs(answer(factor) / factor**degree - plain).max() > _SAME * np.abs(plain).max():
-            return None
-    return degree if degree >= 1 else None
 
 
 def _conserved(problem: Problem, theta: ParametersLike, layer: str, degree: int) -> Conserved:

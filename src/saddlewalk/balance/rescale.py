@@ -10,7 +10,6 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.balance.conserved import incoming_degree
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem
@@ -69,7 +68,7 @@ def rescaled(
 
 
 def _known_degree(problem: Problem, layer: str) -> int:
-    degree = incoming_degree(problem.units, problem.task.inputs, problem.task.outputs, layer)
+    degree = problem.incoming_degree(layer)
     if degree is None:
         raise InputError(
             "These units are not homogeneous in their incoming weights: no rescaling of the layers keeps "

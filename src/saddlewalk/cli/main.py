@@ -156,13 +156,11 @@ def predict(**options: Any) -> None:
 @_options(_COMMON, _START, _RUN)
 def train(**options: Any) -> None:
     """Simulate SETTING: gradient flow from a small start, or finite steps."""
-    import saddlewalk as sw
-    from saddlewalk.agreement import trajectory_to_json
 
     task, units, common = _prepare(options)
     path = _simulate(task, units, common)
-    stages = sw.diagnose.observed_stages(path)
-    record = trajectory_to_json(path, stages)
+    stages = path.stages
+    record = path.to_json()
     _finish(path, {**record, "setting": common["setting"]}, common)
     if not common["as_json"]:
         for stage in stages:

@@ -71,7 +71,7 @@ def find_jumps(curve: LossCurve) -> list[Jump]:
         left, right = weakest, weakest + 1
         inner = [i for i in (left, right) if 0 < i < len(rests) - 1]
         rests.pop(max(inner, key=lambda i: rho[rests[i]]))
-    jumps = [_jump(curve, a, b) for a, b in itertools.pairwise(rests)]
+    jumps = [jump_between(curve, a, b) for a, b in itertools.pairwise(rests)]
     return [jump for jump in jumps if jump.before - jump.after > _tiny(curve)]
 
 
@@ -98,7 +98,8 @@ def _rests(rho: Curve, peaks: list[int]) -> list[int]:
     return [0, *between, len(rho) - 1]
 
 
-def _jump(curve: LossCurve, a: int, b: int) -> Jump:
+def jump_between(curve: LossCurve, a: int, b: int) -> Jump:
+    """The step of a curve between two of its points that rest."""
     before, after = float(curve.loss[a]), float(curve.loss[b])
     return Jump(
         time=curve.crossing(0.5 * (before + after), float(curve.time[a])),

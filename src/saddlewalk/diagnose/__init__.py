@@ -20,8 +20,6 @@ from saddlewalk.diagnose.regime import Watch as Watch
 from saddlewalk.diagnose.regime import find_regime as find_regime
 from saddlewalk.diagnose.saddles import SaddleReport as SaddleReport
 from saddlewalk.diagnose.saddles import saddle_test as saddle_test
-from saddlewalk.diagnose.stages import loss_curve as loss_curve
-from saddlewalk.diagnose.stages import observed_stages as observed_stages
 from saddlewalk.diagnose.tangent_kernel import kernel_distance as kernel_distance
 from saddlewalk.diagnose.tangent_kernel import network_kernel as network_kernel
 from saddlewalk.diagnose.tangent_kernel import tangent_kernel as tangent_kernel
@@ -29,3 +27,5 @@ from saddlewalk.diagnose.tangent_kernel import target_alignment as target_alignm
 from saddlewalk.diagnose.width import EffectiveWidth as EffectiveWidth
 from saddlewalk.diagnose.width import effective_width as effective_width
 from saddlewalk.diagnose.width import widths_along as widths_along
+from saddlewalk.flow.observed import loss_curve as loss_curve
+from saddlewalk.flow.observed import observed_stages as observed_stages

@@ -53,12 +53,12 @@ class Drift:
             ],
             ["largest relative drift", text.number(self.largest)],
         ]
-        return text.table(f"conserved quantities of {self.layer}", ["", "value"], rows)
+        return str(text.Table(f"conserved quantities of {self.layer}", ["", "value"], rows))
 
 
 def conserved_drift(path: Trajectory, problem: Problem) -> dict[str, Drift]:
     """By hidden layer: how well the run kept what gradient flow keeps."""
-    parameters = path.parameters_for(problem)
+    parameters = path.of(problem).parameters
     moments = spread(len(parameters), _MOST)
     found = [conserved_quantities(problem, parameters[k]) for k in moments]
     if not found[0]:

@@ -10,7 +10,6 @@ import numpy as np
 from saddlewalk.curves.curve import LossCurve
 from saddlewalk.curves.jumps import find_jumps
 from saddlewalk.diagnose.saddles import SaddleReport, saddle_test
-from saddlewalk.diagnose.stages import loss_curve
 from saddlewalk.diagnose.width import EffectiveWidth, effective_width
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
@@ -157,7 +156,7 @@ class Phases:
             for k, (phase, kind) in enumerate(zip(self.phases, self.kinds, strict=True))
         ]
         columns = ["phase", "effective width", "the others are", "kind", "duration", "loss"]
-        return text.table(f"{self.setting}: plateaus", columns, rows, left=4)
+        return str(text.Table(f"{self.setting}: plateaus", columns, rows, left=4))
 
 
 def _others(one: EffectiveWidth) -> str:
@@ -169,8 +168,8 @@ def find_phases(path: "Trajectory", problem: Problem, *, saddles: bool = True) -
     """The plateaus of a run: how long, at which loss, how many units in use, what kind of point."""
     if isinstance(path, Problem):
         raise InputError("find_phases takes a run, then its problem: find_phases(path, problem).")
-    path.parameters_for(problem)
-    curve = loss_curve(path)
+    path = path.of(problem)
+    curve = path.curve
     jumps = find_jumps(curve)
     rests = [0] if not jumps else [jump.index_before for jump in jumps] + [jumps[-1].index_after]
     drops = -np.diff(curve.loss[rests]) if len(rests) > 1 else np.array([curve.loss[0]])

@@ -199,7 +199,7 @@ class Regime:
                     f"{one.deltas.min():.3g}, {one.deltas.max():.3g}",
                 ],
             ]
-        return text.table(f"regime: {self.name}", ["", "value"], rows)
+        return str(text.Table(f"regime: {self.name}", ["", "value"], rows))
 
 
 @in_float64
@@ -207,7 +207,7 @@ def find_regime(path: Trajectory, problem: Problem, x: Any = None, moments: int 
     """Which regime a run was in. Kernels are taken at the task's samples (some of them, if many) or at x."""
     import xarray as xr
 
-    parameters = path.parameters_for(problem)
+    parameters = path.of(problem).parameters
     saved = path.data["saved"].values
     if saved[0] > 0:
         raise InputError("The run did not keep its start: train with times that include 0.")

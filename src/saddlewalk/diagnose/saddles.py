@@ -89,7 +89,7 @@ class SaddleReport:
             ["escape rate", text.number(self.escape_rate, 3)],
             ["time left here", text.number(self.duration, 4)],
         ]
-        return text.table(self.kind, ["", "value"], rows)
+        return str(text.Table(self.kind, ["", "value"], rows))
 
 
 @in_float64
@@ -351,7 +351,9 @@ def _extreme(product: Any, size: int, few: int) -> tuple[np.ndarray, np.ndarray]
 
 def _best_unit(problem: Problem, theta: Array) -> tuple[float, Any]:
     """Largest utility, at norm 1, of a new unit, and the unit; NaN where a unit cannot be at zero."""
-    if problem.units.hidden != ("units",) or Relation.ZERO not in problem.relations():
+    if problem.units.hidden != ("units",) or Relation.ZERO not in problem.traits.relations(
+        problem.layer_named(None)
+    ):
         return math.nan, None
     utilities, units = _best_utilities(problem.resized(_PROBES), problem.residual(theta))
     best = int(jnp.argmax(utilities))

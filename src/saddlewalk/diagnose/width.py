@@ -94,7 +94,10 @@ def effective_width(
         lost = _worth(problem, _function(problem, jnp.asarray(other)) - whole)
         return lost <= part * tolerance
 
-    sizes, admitted = contributions(problem, theta, layer), problem.relations(layer)
+    sizes, admitted = (
+        contributions(problem, theta, layer),
+        problem.relations(layer),
+    )
     found = {relation: _narrowest(units, relation, sizes, enough) for relation in admitted}
     best = min(reversed(found), key=lambda relation: found[relation].width)  # of equals, the widest
     counts = {str(relation): merged.width for relation, merged in found.items()}

@@ -190,7 +190,7 @@ class NetworkFeatures:
         columns = ["layer", "shape", *shown, "residual", "implied decay"]
         given = self.layers[0].weight_decay
         used = "the implied one" if given is None else f"{given:g}"
-        return text.table(self.title, columns, rows) + (
+        return str(text.Table(self.title, columns, rows)) + (
             "\nPearson correlation with W^T W (bFACT: with W W^T); residual 0 at convergence, with the decay "
             + used
         )

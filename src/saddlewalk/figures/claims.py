@@ -66,7 +66,10 @@ class FigureResult:
     def __str__(self) -> str:
         rows = [["yes" if c.holds else "NO", c.statement, c.measured] for c in self.claims]
         columns = ["holds", "claim", "measured here"]
-        return text.table(f"{self.name}: {self.title}", columns, rows, left=3) + f"\n{self.verdict}"
+        return (
+            str(text.Table(f"{self.name}: {self.title}", columns, rows, left=3))
+            + f"\n{self.verdict}"
+        )
 
 
 Maker = Callable[..., FigureResult]

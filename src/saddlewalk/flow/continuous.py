@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk import ode
+from saddlewalk.curves import Stopped
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
@@ -61,12 +62,12 @@ class Follower:
             max_steps=max_steps - self.steps,
         )
 
-    def take(self, piece: ode.Piece) -> str | None:
+    def take(self, piece: ode.Piece) -> Stopped | None:
         """Keep a piece, and say why it was the last if it was."""
         if self._record(piece, self._origin, self.max_steps - self.steps):
-            return "converged"
+            return Stopped.CONVERGED
         if piece.stalled:
-            return "stalled: the velocity is not finite or not smooth enough for any step"
+            return Stopped.STALLED
         return None
 
     def _record(self, piece: ode.Piece, origin: float, steps_left: int) -> bool:
@@ -136,8 +137,8 @@ def follow(
     outcomes = []
     for run, end in zip(runs, list(ends), strict=True):
         solvers, stopped = solver, end
-        to_go = run.steps < max_steps and run.time < max_time and "interrupted" not in ends
-        if stopped == "limit" and to_go:
+        to_go = run.steps < max_steps and run.time < max_time and Stopped.INTERRUPTED not in ends
+        if stopped is Stopped.LIMIT and to_go:
             stiff = "implicit" if small else "stabilized"
             solvers = f"explicit, then {stiff}"
             (stopped,) = _advance([run], stiff, rtol, times, max_time, max_steps)
@@ -161,10 +162,10 @@ def _advance(
     times: np.ndarray,
     max_time: float,
     max_steps: int,
-) -> list[str]:
+) -> list[Stopped]:
     """Integrate on, and say of each why it stopped."""
     left = [run.integration(kind, rtol, times, max_time, max_steps) for run in runs]
-    ends = ["limit"] * len(runs)
+    ends = [Stopped.LIMIT] * len(runs)
     try:
         for pieces in ode.integrate_together(left):
             for k, piece in pieces.items():
@@ -175,7 +176,10 @@ def _advance(
     except KeyboardInterrupt:
         if not part_will_do():
             raise
-        return ["interrupted" if not one.over else end for one, end in zip(left, ends, strict=True)]
+        return [
+            Stopped.INTERRUPTED if not one.over else end
+            for one, end in zip(left, ends, strict=True)
+        ]
     return ends
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from saddlewalk.flow.crossings import norm_crossings
 from saddlewalk.flow.gradient_flow import Snapshot
 from saddlewalk.flow.trajectory import Trajectory
+from saddlewalk.problem import Problem
 
 STEP_FIELDS = (
     "loss",
@@ -52,7 +53,9 @@ class Recorder:
         """Append moments that the user asked for; they are never thinned out."""
         self._requested += list(zip(time.tolist(), np.asarray(parameters), strict=True))
 
-    def finish(self, observables: dict[str, Any], info: dict[str, Any]) -> Trajectory:
+    def finish(
+        self, problem: Problem, observables: dict[str, Any], info: dict[str, Any]
+    ) -> Trajectory:
         """The trajectory so far."""
         moments = list(self._requested or self._saved)
         if self._last is not None and moments[-1][0] < self._last[0]:
@@ -77,6 +80,7 @@ class Recorder:
                 "upward": np.array([c[2] for c in crossings], dtype=bool),
             },
             info,
+            problem,
         )
 
 

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from saddlewalk.curves import Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, take_snapshot
 from saddlewalk.flow.recorder import Recorder
@@ -34,13 +35,13 @@ class Descender:
 
     def __init__(self, start: Snapshot, recorder: Recorder, rest: Rest) -> None:
         self.recorder, self.rest = recorder, rest
-        self.steps, self.stopped = 0, "limit"
+        self.steps, self.stopped = 0, Stopped.LIMIT
         recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], start))
 
     @property
     def over(self) -> bool:
         """Whether it converged or diverged."""
-        return self.stopped != "limit"
+        return self.stopped is not Stopped.LIMIT
 
     def take(self, steps: np.ndarray, time: np.ndarray, seen: Snapshot) -> None:
         """Keep the records of a piece, up to the one at which it comes to rest or blows up."""
@@ -48,9 +49,9 @@ class Descender:
         end = len(steps) if finite.all() else int(np.argmin(finite))
         calm = self.rest.first(jax.tree.map(lambda a: a[:end], seen))
         if calm is not None:
-            end, self.stopped = calm + 1, "converged"
+            end, self.stopped = calm + 1, Stopped.CONVERGED
         elif end < len(steps):
-            self.stopped = "diverged: use a smaller learning rate"
+            self.stopped = Stopped.DIVERGED
         if end:
             self.steps = int(steps[end - 1])
             self.recorder.add(time[:end], jax.tree.map(lambda a: a[:end], seen))
@@ -103,7 +104,7 @@ def descend(
         if not part_will_do():
             raise
         for run in runs:
-            run.stopped = run.stopped if run.over else "interrupted"
+            run.stopped = run.stopped if run.over else Stopped.INTERRUPTED
     return [
         {
             "solver": "sgd" if batch_size else "descent",

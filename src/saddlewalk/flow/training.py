@@ -8,7 +8,7 @@ import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
-from saddlewalk.curves.staircase import acceleration
+from saddlewalk.curves.stages import acceleration
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.flow.continuous import follow
 from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
@@ -208,7 +208,7 @@ def _finished(
             {**name, "weight": weight}
             for name, weight in zip(modes.names, modes.weights.tolist(), strict=True)
         ]
-    return recorder.finish({**_strength_of(problem, modes), **observables}, info)
+    return recorder.finish(problem, {**_strength_of(problem, modes), **observables}, info)
 
 
 def _strength_of(problem: Problem, modes: Modes | None) -> Observables:

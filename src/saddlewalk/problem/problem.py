@@ -20,11 +20,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.curves.staircase import check_scale
 from saddlewalk.errors import InputError
 from saddlewalk.precision import check_float64
+from saddlewalk.problem.scale import check_scale
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
-from saddlewalk.units import AbstractUnits, Layer, Relation, find_degree, find_relations, is_smooth
+from saddlewalk.units import AbstractUnits, Layer, Relation, Traits, traits_of
 from saddlewalk.units.base import Shapes, Weights, size_of, unpack
 
 Parameters = Float[Array, "width size"]
@@ -61,9 +61,8 @@ class Problem(eqx.Module):
     layer_rates: tuple[tuple[str, float], ...] = eqx.field(static=True)
     """The same by layer, as they were given."""
     width: int = eqx.field(static=True)
-    degree: int = eqx.field(static=True)
-    smooth: bool = eqx.field(static=True)
-    """Whether the units have no kinks in their parameters."""
+    traits: Traits = eqx.field(static=True)
+    """Degree, kinks and relations of the units, found once."""
     adaptive: bool = eqx.field(static=True)
     """Whether each unit has the learning rate norm^(2-kappa) of its own (appendix B.5)."""
 
@@ -91,14 +90,23 @@ class Problem(eqx.Module):
         self.units, self.rates = units.rated(rates or {}, shapes)
         self.layer_rates = tuple((rates or {}).items())
         self.width = _checked_width(units.count(task.inputs))
-        self.degree = find_degree(units, task.inputs, task.outputs)
-        self.smooth = is_smooth(units, task.inputs, task.outputs)
-        self.adaptive = adaptive and self.degree > 2
+        self.traits = traits_of(units, task.inputs, task.outputs)
+        self.adaptive = adaptive and self.traits.degree > 2
 
     @property
     def shapes(self) -> Shapes:
         """Shapes of the weights of one unit."""
         return self.units.layers(self.task.inputs, self.task.outputs)
+
+    @property
+    def degree(self) -> int:
+        """Order kappa of a unit in its parameters at the origin."""
+        return self.traits.degree
+
+    @property
+    def smooth(self) -> bool:
+        """Whether the units have no kinks in their parameters."""
+        return self.traits.smooth
 
     @property
     def pace_degree(self) -> int:
@@ -133,9 +141,11 @@ class Problem(eqx.Module):
 
     def relations(self, layer: str | None = None) -> tuple[Relation, ...]:
         """Which relations between units of a hidden layer make one of them superfluous."""
-        return find_relations(
-            self.units, self.task.inputs, self.task.outputs, self.layer_named(layer)
-        )
+        return self.traits.relations(self.layer_named(layer))
+
+    def incoming_degree(self, layer: str | None = None) -> int | None:
+        """Degree of a unit of a hidden layer in its incoming weights; `None` if it has none."""
+        return self.traits.incoming_degree(self.layer_named(layer))
 
     def layer_named(self, layer: str | None) -> str:
         """The name of a hidden layer, by default of the first; a sentence if there is none."""

@@ -10,3 +10,4 @@ from saddlewalk.store.disk import replacing as replacing
 from saddlewalk.store.disk import save_dataset as save_dataset
 from saddlewalk.store.disk import versions as versions
 from saddlewalk.store.disk import write_json as write_json
+from saddlewalk.store.result import AbstractResult as AbstractResult

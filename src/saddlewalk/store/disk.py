@@ -150,14 +150,15 @@ def save_dataset(data: Any, path: str | Path) -> Path:
     return Path(path)
 
 
-def load_dataset(path: str | Path, kind: str, group: str | None = None) -> Any:
-    """Read a whole Dataset (or one group of a file) back and check that it is of this kind."""
+def load_dataset(path: str | Path, kind: str) -> Any:
+    """Read a Dataset, or a tree of them, back and check that it is of this kind."""
     import xarray as xr
 
     if not Path(path).is_file():
         raise InputError(f"There is no file {path}.")
     try:
-        data = xr.load_dataset(path, engine="h5netcdf", group=group)
+        with xr.open_datatree(path, engine="h5netcdf") as tree:
+            data = tree.load() if tree.children else tree.to_dataset().load()
     except Exception as error:
         raise InputError(
             f"{path} is not a readable saddlewalk file ({type(error).__name__}: {error})."

@@ -2,3 +2,5 @@
 
 from saddlewalk.theory import lazyrich as lazyrich
 from saddlewalk.theory.prediction import predict as predict
+from saddlewalk.theory.staircase import Assumption as Assumption
+from saddlewalk.theory.staircase import Staircase as Staircase

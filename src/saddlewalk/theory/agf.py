@@ -20,11 +20,12 @@ from dataclasses import replace
 import numpy as np
 
 from saddlewalk.curves.curve import LossCurve
-from saddlewalk.curves.jumps import find_jumps, turned_on
-from saddlewalk.curves.staircase import Assumption, Stage
+from saddlewalk.curves.jumps import find_jumps, jump_between, turned_on
+from saddlewalk.curves.stages import Stage
 from saddlewalk.show.progress import Progress
 from saddlewalk.theory.base import Outcome, Start
 from saddlewalk.theory.naming import name_feature
+from saddlewalk.theory.staircase import Assumption
 from saddlewalk.theory.walk import Moment, Walk
 
 _LEAST_DROP = 1e-6
@@ -95,11 +96,11 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
     for a, b in itertools.pairwise(_landings(walk, curve)):
         before, after = _moment(walk, a), _moment(walk, b)
         on, off = _changed(before, after, walk.problem.units.rotatable)
-        middle = 0.5 * (curve.loss[a] + curve.loss[b])
+        jump = jump_between(curve.part(a, b), 0, b - a)
         stages.append(
             Stage(
-                time=curve.part(a, b).crossing(float(middle)),
-                loss=float(curve.loss[b]),
+                time=jump.time,
+                loss=jump.after,
                 units=on,
                 dormant=off,
                 feature=name_feature(walk.problem, before.alone, after.alone, on),

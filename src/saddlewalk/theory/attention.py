@@ -27,11 +27,12 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.curves.staircase import Assumption, Stage
+from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem
 from saddlewalk.tasks import InContextRegression
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
 from saddlewalk.theory.bounds import bounds_from_start
+from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import LinearAttention
 
 Eigenvalues = Float[np.ndarray, " d"]
@@ -147,7 +148,7 @@ def closed(start: Start) -> Outcome:
     )
     return Outcome(
         stages=stages,
-        stopped="no dormant units" if learned == start.problem.width else "no utility left",
+        stopped=Stopped.NO_DORMANT if learned == start.problem.width else Stopped.NO_UTILITY,
         assumptions=(_times_are_bounds(start, eigenvalues, context),),
         initial_loss=float(loss[0]),
     )

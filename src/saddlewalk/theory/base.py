@@ -10,9 +10,10 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
-from saddlewalk.curves.staircase import Assumption, Stage
+from saddlewalk.curves import Stage, Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Parameters, Problem, norms
+from saddlewalk.theory.staircase import Assumption
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Outcome:
     """What one method predicts."""
 
     stages: tuple[Stage, ...]
-    stopped: str
+    stopped: Stopped
     assumptions: tuple[Assumption, ...] = ()
     """Hypotheses of the method itself, measured."""
     eta: float | None = None

@@ -28,11 +28,13 @@ import numpy as np
 from jaxtyping import Float
 from scipy.optimize import nnls
 
-from saddlewalk.curves.staircase import Assumption, Stage, check_scale
+from saddlewalk.curves import Stage, Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
+from saddlewalk.problem.scale import check_scale
 from saddlewalk.tasks import Moments, Samples, compress
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start
+from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Diagonal
 
 _REST = 1e-10
@@ -147,7 +149,7 @@ def sequence(
     wait: Callable[[Dormancy, Vector], Vector],
     move: Callable[[Dormancy, Vector, float], Dormancy],
     most: int,
-) -> tuple[list[Jump], str]:
+) -> tuple[list[Jump], Stopped]:
     """The alternation: wait for the next unit, minimize over the active ones, repeat."""
     d = regression.design.shape[1]
     state = Dormancy(np.zeros(d), np.zeros(d))
@@ -156,7 +158,7 @@ def sequence(
     while len(jumps) < most:
         gradient = np.where(active, 0.0, regression.gradient(beta))
         if not gradient.any():
-            return jumps, "no dormant units" if active.all() else "no utility left"
+            return jumps, Stopped.NO_DORMANT if active.all() else Stopped.NO_UTILITY
         waits = wait(state, gradient)
         first = float(waits.min())
         hit = waits <= first * (1 + _TIE) + _TIE * time
@@ -181,10 +183,12 @@ def sequence(
             )
         )
         active = now
-    return jumps, "limit"
+    return jumps, Stopped.LIMIT
 
 
-def agf_sequence(regression: Regression, eta: float, most: int = 100_000) -> tuple[list[Jump], str]:
+def agf_sequence(
+    regression: Regression, eta: float, most: int = 100_000
+) -> tuple[list[Jump], Stopped]:
     """AGF at finite scale: Eq 31, 32 and 37 between the minimizations of Eq 5."""
     return sequence(
         regression,
@@ -194,7 +198,7 @@ def agf_sequence(regression: Regression, eta: float, most: int = 100_000) -> tup
     )
 
 
-def limit_sequence(regression: Regression, most: int = 100_000) -> tuple[list[Jump], str]:
+def limit_sequence(regression: Regression, most: int = 100_000) -> tuple[list[Jump], Stopped]:
     """Pesme and Flammarion's Algorithm 2: the limit of vanishing scale."""
     return sequence(regression, waiting_times_limit, accumulate_limit, most)
 
@@ -296,7 +300,7 @@ def _in_the_limit(start: Start) -> Outcome:
 
 
 def _outcome(
-    start: Start, regression: Regression, found: tuple[list[Jump], str], eta: float
+    start: Start, regression: Regression, found: tuple[list[Jump], Stopped], eta: float
 ) -> Outcome:
     if start.given is not None:
         raise InputError(

@@ -41,11 +41,12 @@ from typing import ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.curves.staircase import Assumption, Stage
+from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem, SquaredError
 from saddlewalk.tasks import ModularAddition
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
 from saddlewalk.theory.bounds import bounds_from_start
+from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import QuadraticPair
 
 ENOUGH = 6
@@ -251,7 +252,7 @@ def closed(start: Start) -> Outcome:
             for i, k in enumerate(order)
             if learned[i] > 0
         ),
-        stopped="no utility left" if (learned == 1).all() else "no dormant units",
+        stopped=Stopped.NO_UTILITY if (learned == 1).all() else Stopped.NO_DORMANT,
         assumptions=(_times_are_bounds(start, task, best.max()),),
         initial_loss=initial,
     )

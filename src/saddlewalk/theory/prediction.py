@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.curves.staircase import Assumption, Staircase, acceleration
+from saddlewalk.curves.stages import acceleration
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
@@ -18,6 +18,7 @@ from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.diagonal import DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
+from saddlewalk.theory.staircase import Assumption, Staircase
 from saddlewalk.units import AbstractUnits
 
 NUMERIC: dict[str, Method] = {
@@ -127,6 +128,7 @@ def _staircase(
         degree=problem.degree,
         eta=eta,
         initial_loss=float(problem.loss(0 * start.theta)) if initial is None else initial,
+        _problem=problem,
         stages=tuple(replace(s, time_accelerated=s.time / eta) for s in outcome.stages),
         stopped=outcome.stopped,
         assumptions=(*audit, *outcome.assumptions),

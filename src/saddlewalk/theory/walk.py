@@ -11,7 +11,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from saddlewalk import ode
-from saddlewalk.curves.curve import LossCurve
+from saddlewalk.curves import LossCurve, Stopped
 from saddlewalk.problem import Parameters, ParametersLike, Problem, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.show.progress import Progress
@@ -109,25 +109,25 @@ class Walk:
         self.moments = [Moment(0, theta, self.active.copy(), np.zeros(problem.width))]
         self.rests = [0]
 
-    def run(self) -> str:
+    def run(self) -> Stopped:
         """Alternate until nothing is left to learn; the reason is returned."""
         if self.aligned and not self.problem.units.rotatable:
             self._align_dormant()
         for _ in range(_MOST_ROUNDS + 10 * self.problem.width):
             if self.active.all():
-                return "no dormant units"
+                return Stopped.NO_DORMANT
             stopped = self._cross_plateau() or self._pass_transition()
             if stopped:
                 return stopped
-        return "limit"
+        return Stopped.LIMIT
 
-    def _cross_plateau(self) -> str:
+    def _cross_plateau(self) -> Stopped | None:
         """Dormant units climb with the residual frozen until the first wakes."""
         if self.problem.units.rotatable:
             self._mix_dormant()
         flow = self._flow(plateau=True)
         if self._no_utility_left(np.asarray(_drives_of(flow, self.theta))):
-            return "no utility left"
+            return Stopped.NO_UTILITY
         if not bool(jnp.any(self._margins(flow).waking <= _AT_EVENT)):
             steps = 0
             for piece in self._integrate(flow, "explicit", self._tolerance(_PLATEAU_TOLERANCE)):
@@ -135,15 +135,15 @@ class Walk:
                 if piece.event:
                     break
                 if self._no_utility_left(piece.saved.drive[-1]):
-                    return "no utility left"
+                    return Stopped.NO_UTILITY
                 if piece.stalled:
-                    return "stalled: a dormant unit's velocity is not finite or not smooth"
+                    return Stopped.STALLED
                 if steps >= _MOST_STEPS or self.time >= self.max_time:
-                    return "limit"
+                    return Stopped.LIMIT
         self._wake(self._margins(flow))
-        return ""
+        return None
 
-    def _pass_transition(self) -> str:
+    def _pass_transition(self) -> Stopped | None:
         """Active units descend until they rest; dormant ones wake and sleep meanwhile."""
         taken, spent, passed, kind = 0, self.evaluations, 0.0, "explicit"
         while taken < _MOST_STEPS and self.time < self.max_time:
@@ -153,22 +153,22 @@ class Walk:
                 continue
             if float(margins.resting) <= _AT_EVENT or not self.active.any():
                 self._rest()
-                return ""
+                return None
             tolerance = self._tolerance(_TRANSITION_TOLERANCE)
             for piece in self._integrate(flow, kind, tolerance, _PATIENCE):
                 taken += piece.steps
                 passed += float(piece.time[-1])
                 if piece.stalled:
-                    return "stalled: the velocity is not finite or not smooth enough for any step"
+                    return Stopped.STALLED
                 if piece.event:
                     self._apply(self._margins(flow), _AT_EVENT)
                 elif self._settled(piece, passed, self.evaluations - spent):
                     if self._settle(flow):
-                        return ""
+                        return None
                     spent = self.evaluations
             if taken >= _PATIENCE and self.problem.smooth:
                 kind = "stabilized"
-        return "limit"
+        return Stopped.LIMIT
 
     def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:
         """What still moves no longer matters: at this pace the loss would not change noticeably in

@@ -9,9 +9,12 @@ from saddlewalk.units.degree import find_degree as find_degree
 from saddlewalk.units.dense import ACTIVATIONS as ACTIVATIONS
 from saddlewalk.units.dense import Dense as Dense
 from saddlewalk.units.diagonal import Diagonal as Diagonal
+from saddlewalk.units.incoming import find_incoming_degree as find_incoming_degree
 from saddlewalk.units.kinks import is_smooth as is_smooth
 from saddlewalk.units.quadratic_pair import QuadraticPair as QuadraticPair
 from saddlewalk.units.relations import Relation as Relation
 from saddlewalk.units.relations import find_relations as find_relations
 from saddlewalk.units.self_attention import LinearSelfAttention as LinearSelfAttention
 from saddlewalk.units.self_attention import SoftmaxSelfAttention as SoftmaxSelfAttention
+from saddlewalk.units.traits import Traits as Traits
+from saddlewalk.units.traits import traits_of as traits_of

@@ -26,55 +26,55 @@ from saddlewalk.units.base import (
 )
 from saddlewalk.units.convolution import Convolution
 from saddlewalk.units.dense import Dense
-from saddlewalk.units.self_attention import LinearSelfAttention, asked
+from saddlewalk.units.self_attention import LinearSelfAttention, score_vectors
 
-Stage = Dense | Convolution | LinearSelfAttention
+HiddenLayer = Dense | Convolution | LinearSelfAttention
 
 
 class Deep(AbstractUnits):
-    """Hidden layers `stages`, numbered from 1, and a linear readout.
+    """Hidden layers `hidden_layers`, numbered from 1, and a linear readout.
 
     A skip `(a, b)` adds what layer a answers to what layer b answers. Linear self-attention comes
     first; it adds to the query, and the layers after it read the query's token.
     """
 
-    stages: tuple[Stage, ...] = eqx.field(static=True)
+    hidden_layers: tuple[HiddenLayer, ...] = eqx.field(static=True)
     skips: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
 
     additive: ClassVar[bool] = False
 
     def __check_init__(self) -> None:
-        if not self.stages:
+        if not self.hidden_layers:
             raise InputError("A deep network needs at least one hidden layer.")
-        for k, stage in enumerate(self.stages):
-            if not isinstance(stage, Stage):
+        for k, stage in enumerate(self.hidden_layers):
+            if not isinstance(stage, HiddenLayer):
                 raise InputError(
                     f"A hidden layer is dense, a convolution or linear attention: {stage}."
                 )
             if k > 0 and not isinstance(stage, Dense):
                 raise InputError("Convolution and attention can be the first hidden layer only.")
         for a, b in self.skips:
-            if not 1 <= a < b <= len(self.stages):
+            if not 1 <= a < b <= len(self.hidden_layers):
                 raise InputError(f"There is no way from layer {a} past layer {b}.")
-            if self.stages[a - 1].width != self.stages[b - 1].width:
+            if self.hidden_layers[a - 1].width != self.hidden_layers[b - 1].width:
                 raise InputError(f"Layers {a} and {b} are not equally wide: no skip can join them.")
 
     @property
     def smooth(self) -> bool | None:  # type: ignore[override]
         """Whether all layers are, where that is known."""
-        known = [stage.smooth for stage in self.stages]
+        known = [stage.smooth for stage in self.hidden_layers]
         return False if False in known else None if None in known else True
 
     @property
     def linear_in(self) -> str | None:  # type: ignore[override]
         """The input, where all layers are."""
-        return "input" if all(stage.linear_in == "input" for stage in self.stages) else None
+        return "input" if all(stage.linear_in == "input" for stage in self.hidden_layers) else None
 
     @property
     def hidden(self) -> tuple[str, ...]:  # type: ignore[override]
         """Layers that no skip starts or ends at: the units of others are tied to each other."""
         tied = {end for skip in self.skips for end in skip}
-        return tuple(f"layer {k}" for k in range(1, len(self.stages) + 1) if k not in tied)
+        return tuple(f"layer {k}" for k in range(1, len(self.hidden_layers) + 1) if k not in tied)
 
     def count(self, inputs: int) -> int:
         """One: all weights together."""
@@ -84,7 +84,7 @@ class Deep(AbstractUnits):
         """The weights of each hidden layer, then the readout."""
         shapes: Shapes = {}
         size = inputs
-        for k, stage in enumerate(self.stages, start=1):
+        for k, stage in enumerate(self.hidden_layers, start=1):
             own = stage.layers(size, 1)
             if isinstance(stage, LinearSelfAttention):
                 m = own["v"][0]
@@ -104,7 +104,7 @@ class Deep(AbstractUnits):
     def preactivations(self, weights: Weights, x: Any) -> Float[Array, " hidden"] | None:
         """What enters the neurons of all layers, layer by layer; attention has none."""
         own = {name: values[0] for name, values in weights.items()}
-        reads = zip(self.stages, self._answers(own, x), strict=False)
+        reads = zip(self.hidden_layers, self._answers(own, x), strict=False)
         parts: list[Array] = []
         for k, (stage, h) in enumerate(reads, start=1):
             if isinstance(stage, Dense):
@@ -115,20 +115,22 @@ class Deep(AbstractUnits):
 
     def gradient_factors(self, weights: Weights, x: Any) -> Factors | None:
         """Not for attention. What a neuron is worth: how the output answers a nudge before it."""
-        if not all(isinstance(stage, Dense | Convolution) for stage in self.stages):
+        if not all(isinstance(stage, Dense | Convolution) for stage in self.hidden_layers):
             return None
         own = {name: values[0] for name, values in weights.items()}
         calm = [
             jnp.zeros((stage.width, stage.patches(x.shape[-1])))
             if isinstance(stage, Convolution)
             else jnp.zeros(stage.width)
-            for stage in self.stages
+            for stage in self.hidden_layers
         ]
         respond = lambda nudges: own["readout"] @ self._answers(own, x, nudges)[-1]  # noqa: E731
         worth = jax.jacrev(respond)(calm)
         reads = self._answers(own, x)
         found: Factors = {}
-        for k, (stage, h, d) in enumerate(zip(self.stages, reads, worth, strict=False), start=1):
+        for k, (stage, h, d) in enumerate(
+            zip(self.hidden_layers, reads, worth, strict=False), start=1
+        ):
             if isinstance(stage, Convolution):
                 found[f"u{k}"] = (stage.windows(h), jnp.swapaxes(d, 1, 2))
             else:
@@ -138,7 +140,7 @@ class Deep(AbstractUnits):
     def _answers(self, weights: Weights, x: Any, nudges: list[Array] | None = None) -> list[Any]:
         """The input, then what each layer answers; a nudge is added before a layer's nonlinearity."""
         answers = [x]
-        for k, stage in enumerate(self.stages, start=1):
+        for k, stage in enumerate(self.hidden_layers, start=1):
             nudge = 0.0 if nudges is None else nudges[k - 1]
             answers.append(self._advance(k, stage, weights, answers[-1], nudge))
             for a, b in self.skips:
@@ -151,7 +153,7 @@ class Deep(AbstractUnits):
         return self.respond({name: values[0] for name, values in weights.items()}, x)
 
     def _advance(
-        self, k: int, stage: Stage, weights: Weights, h: Array, nudge: Array | float
+        self, k: int, stage: HiddenLayer, weights: Weights, h: Array, nudge: Array | float
     ) -> Array:
         if isinstance(stage, Dense):
             return stage.sigma(weights[f"w{k}"] @ h + nudge)
@@ -162,7 +164,7 @@ class Deep(AbstractUnits):
         heads = {
             name: weights[f"{name}{k}"] for name in ("K", "Q", "KQ") if f"{name}{k}" in weights
         }
-        sought = asked(heads, query)
+        sought = score_vectors(heads, query)
         return query + jnp.einsum("hij,jk,hk->i", weights[f"V{k}"], products, sought)
 
     # --- one hidden layer -------------------------------------------------------------------------
@@ -170,14 +172,14 @@ class Deep(AbstractUnits):
     def alone(self, layer: str, inputs: int, outputs: int) -> tuple[AbstractUnits, int, int]:
         """The layer as a network of its own; its activation does not depend on the sizes."""
         k = self._number(layer)
-        stage = self.stages[k - 1]
+        stage = self.hidden_layers[k - 1]
         return stage, (inputs if k == 1 else 3), 1
 
     def take(self, shapes: Shapes, theta: ParametersLike, layer: str = "layer 1") -> Layer:
         """Rows of the layer's own weights, and columns of the next."""
         weights = self._named(shapes, theta)
         incoming, outgoing = self._around(layer)
-        width = self.stages[self._number(layer) - 1].width
+        width = self.hidden_layers[self._number(layer) - 1].width
         u = np.concatenate([weights[name].reshape(width, -1) for name in incoming], axis=1)
         if outgoing.startswith("V"):
             return Layer(u, weights[outgoing].reshape(width, -1))
@@ -205,8 +207,10 @@ class Deep(AbstractUnits):
     def resized(self, width: int, layer: str = "layer 1") -> "Deep":
         """The same network with another number of units in a hidden layer."""
         k = self._number(layer)
-        stage = dataclasses.replace(self.stages[k - 1], width=width)
-        return dataclasses.replace(self, stages=(*self.stages[: k - 1], stage, *self.stages[k:]))
+        stage = dataclasses.replace(self.hidden_layers[k - 1], width=width)
+        return dataclasses.replace(
+            self, hidden_layers=(*self.hidden_layers[: k - 1], stage, *self.hidden_layers[k:])
+        )
 
     def _named(self, shapes: Shapes, theta: ParametersLike) -> dict[str, np.ndarray]:
         # in numpy: JAX would round to single precision outside the package's context
@@ -222,8 +226,8 @@ class Deep(AbstractUnits):
     def _around(self, layer: str) -> tuple[list[str], str]:
         """Names of the weights into and out of the units of a layer."""
         k = self._number(layer)
-        stage = self.stages[k - 1]
+        stage = self.hidden_layers[k - 1]
         if isinstance(stage, LinearSelfAttention):
             return ([f"KQ{k}"] if stage.merged else [f"K{k}", f"Q{k}"]), f"V{k}"
-        after = f"w{k + 1}" if k < len(self.stages) else "readout"
+        after = f"w{k + 1}" if k < len(self.hidden_layers) else "readout"
         return [f"{'u' if isinstance(stage, Convolution) else 'w'}{k}"], after

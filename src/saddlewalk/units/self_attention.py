@@ -22,7 +22,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.units.base import AbstractUnits, Shapes, Weights
 
 
-def asked(weights: Weights, query: Array) -> Array:
+def score_vectors(weights: Weights, query: Array) -> Array:
     """K^T Q x_q: what a head, or each of several, looks for."""
     if "KQ" in weights:
         return weights["KQ"] @ query
@@ -59,7 +59,7 @@ class LinearSelfAttention(AbstractUnits):
     def respond(self, weights: Weights, x: Any) -> Array:
         """v X X^T K^T Q x_q."""
         m = weights["v"].shape[-1]
-        return (weights["v"] @ x[: m * m].reshape(m, m) @ asked(weights, x[m * m :]))[None]
+        return (weights["v"] @ x[: m * m].reshape(m, m) @ score_vectors(weights, x[m * m :]))[None]
 
 
 class SoftmaxSelfAttention(AbstractUnits):
@@ -81,5 +81,5 @@ class SoftmaxSelfAttention(AbstractUnits):
     def respond(self, weights: Weights, x: Any) -> Array:
         """v X smax(X^T K^T Q x_q)."""
         tokens = x.reshape(self.tokens, -1)
-        attention = jax.nn.softmax(tokens @ asked(weights, tokens[-1]))
+        attention = jax.nn.softmax(tokens @ score_vectors(weights, tokens[-1]))
         return (attention @ tokens @ weights["v"])[None]

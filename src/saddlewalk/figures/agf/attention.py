@@ -8,7 +8,6 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from saddlewalk.agreement import Agreement, compare
-from saddlewalk.curves.staircase import Staircase
 from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import float64
@@ -18,6 +17,7 @@ from saddlewalk.tasks import InContextRegression, in_context_regression
 from saddlewalk.theory import predict
 from saddlewalk.theory.agf import Walk
 from saddlewalk.theory.attention import amplitudes, maximal_utility
+from saddlewalk.theory.staircase import Staircase
 from saddlewalk.units import LinearAttention
 
 SCALE = 1e-3

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.agreement import Agreement, compare, measure_stages
-from saddlewalk.curves.staircase import Staircase
-from saddlewalk.diagnose import loss_curve
+from saddlewalk.agreement import Agreement, compare
+from saddlewalk.curves.reading import read_stages
 from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.show import draw
 from saddlewalk.tasks import Moments, from_moments
 from saddlewalk.theory import predict
 from saddlewalk.theory.linear import Covariances, gidel_times, reduced_rank_regression
+from saddlewalk.theory.staircase import Staircase
 from saddlewalk.units import Dense
 
 SCALE = 1e-12
@@ -133,7 +133,7 @@ class _Panel:
     def ranks(self) -> list[int]:
         """Rank of the simulated map on the plateau after each jump."""
         levels = self.stairs.loss_levels[: SEEN + 1]
-        points = measure_stages(loss_curve(self.path), levels)[1]
+        points = read_stages(self.path.curve, levels).rests
         saved, values = (self.path.data[name].values for name in ("saved", "singular_values"))
         rows = [int(np.argmin(np.abs(saved - self.path.time[k]))) for k in points]
         largest = values[-1, SEEN - 1]

@@ -9,8 +9,8 @@ from typing import Any
 import equinox as eqx
 import numpy as np
 
-from saddlewalk.agreement import measure_stages
 from saddlewalk.curves.curve import LossCurve
+from saddlewalk.curves.reading import read_stages
 from saddlewalk.diagnose import loss_curve
 from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.flow import train
@@ -124,7 +124,7 @@ class _Run:
         levels: list[float],
     ) -> "_Run":
         """The run through these parameters, with this loss curve."""
-        jumps, points = measure_stages(curve, levels)[:2]
+        jumps, points = read_stages(curve, levels)[:2]
         seen = [float(curve.loss[k]) for k in (0, *points)]
         power = [np.mean(np.abs(_transform(problem, one)) ** 2, axis=0) for one in theta]
         return cls(time, theta, np.stack(power), jumps, seen)

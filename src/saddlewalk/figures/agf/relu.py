@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.curves.staircase import Staircase
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.show import draw
 from saddlewalk.tasks import Samples, images
 from saddlewalk.theory import predict
+from saddlewalk.theory.staircase import Staircase
 from saddlewalk.units import Dense
 
 SCALE = 1e-20

@@ -85,7 +85,7 @@ class Scorecard:
             for name, record in self.records.items()
         ]
         columns = ["name", "in the paper", "claims", "verdict"]
-        return text.table("scorecard", columns, rows, left=4) + f"\n{self.summary}"
+        return str(text.Table("scorecard", columns, rows, left=4)) + f"\n{self.summary}"
 
     def write(self, folder: Path) -> None:
         """`scorecard.json` and `index.html`, each replaced whole."""

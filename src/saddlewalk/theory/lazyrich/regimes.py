@@ -54,7 +54,7 @@ class LinearRegime:
             ["smallest |delta| over twice the map", text.number(self.strength)],
             ["part of the solution outside the span", text.number(self.outside)],
         ]
-        return text.table("two-layer linear network (Theorem 6)", ["", "value"], rows)
+        return str(text.Table("two-layer linear network (Theorem 6)", ["", "value"], rows))
 
 
 def linear_regime(

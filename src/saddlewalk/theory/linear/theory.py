@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from saddlewalk.curves.staircase import Assumption, Stage
+from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem, SquaredError
 from saddlewalk.tasks import Moments
 from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
@@ -14,6 +14,7 @@ from saddlewalk.theory.linear.finite_scale import logistic_curve, read_stages, t
 from saddlewalk.theory.linear.greedy import greedy_low_rank
 from saddlewalk.theory.linear.limit import largest_correlation, limit_events, loss_levels
 from saddlewalk.theory.linear.maps import Covariances, Layers, Vector, accumulated_times
+from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Dense
 
 _STRANGERS = 1e-6
@@ -81,7 +82,7 @@ def _closed(start: Start) -> Outcome:
     covariances, width = _covariances(start), start.problem.width
     layers = Layers.of(covariances, np.asarray(start.theta))
     if len(covariances.explained[1]) == 0:
-        return Outcome((), "no utility left", initial_loss=covariances.floor)
+        return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
     if largest_correlation(covariances) < _STRANGERS:
         curve, events = logistic_curve(covariances, layers)
     else:
@@ -159,8 +160,8 @@ def _stages(
     )
 
 
-def _stopped(covariances: Covariances, width: int) -> str:
-    return "no dormant units" if width < len(covariances.explained[1]) else "no utility left"
+def _stopped(covariances: Covariances, width: int) -> Stopped:
+    return Stopped.NO_DORMANT if width < len(covariances.explained[1]) else Stopped.NO_UTILITY
 
 
 def _give_way(covariances: Covariances, width: int) -> bool:

@@ -5,9 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from saddlewalk.curves.curve import LossCurve
-from saddlewalk.curves.jumps import Jump, find_jumps, turned_on
-from saddlewalk.curves.staircase import Stage
+from saddlewalk.curves import Jump, LossCurve, Stage, find_jumps, turned_on
 
 if TYPE_CHECKING:
     from saddlewalk.flow import Trajectory
@@ -26,7 +24,7 @@ def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
     output = path.data["unit_output"].values
     eta = path.info.get("eta", math.nan)
     stages = []
-    for jump in find_jumps(loss_curve(path)):
+    for jump in find_jumps(path.curve):
         before, after = output[jump.index_before], output[jump.index_after]
         units = turned_on(before, after)
         stages.append(

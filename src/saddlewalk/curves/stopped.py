@@ -1,0 +1,21 @@
+"""Why a prediction or a simulation ended."""
+
+from saddlewalk.show.words import Word
+
+
+class Stopped(Word):
+    """The reason, as a word for programs and a sentence for people."""
+
+    NO_UTILITY = "no utility left", "no utility left: no dormant unit would lower the loss"
+    NO_DORMANT = "no dormant units", "no dormant units: all are active, and at rest"
+    CONVERGED = "converged", "converged: no unit has utility left that counts"
+    LIMIT = (
+        "limit",
+        "limit: the largest time or number of steps was reached, and something was still moving",
+    )
+    INTERRUPTED = "interrupted", "interrupted: this is the part that was computed"
+    STALLED = (
+        "stalled",
+        "stalled: the velocity is not finite, or not smooth enough for any step",
+    )
+    DIVERGED = "diverged", "diverged: use a smaller learning rate"

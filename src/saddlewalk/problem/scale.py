@@ -1,0 +1,18 @@
+"""The scale of a start: how small float64 lets it be."""
+
+import math
+
+from saddlewalk.errors import InputError
+
+
+def check_scale(scale: float, degree: int = 2) -> float:
+    """A scale whose products of weights float64 can hold."""
+    if not math.isfinite(scale) or scale <= 0:
+        raise InputError(f"The scale (alpha) must be a positive number; got {scale}.")
+    smallest = 1e-280 ** (1 / max(2, degree - 1))
+    if scale < smallest:
+        raise InputError(
+            f"The scale {scale:g} is below {smallest:.0e}, where products of weights underflow in "
+            "float64. (For the limit of vanishing scale there is a method 'limit' in some settings.)"
+        )
+    return float(scale)

@@ -1,0 +1,41 @@
+r"""The degree p in the incoming weights: :math:`\phi(z; cu) = c^p\, \phi(z; u)`, if it has one."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from saddlewalk.precision import in_float64
+from saddlewalk.units.base import AbstractUnits, Layer, size_of, unpack
+
+_PROBES = 8
+_SAME = 1e-9
+_FACTORS = (2.0, 0.3, 100.0)
+
+
+@in_float64
+def find_incoming_degree(
+    units: AbstractUnits, inputs: int, outputs: int, layer: str = "units"
+) -> int | None:
+    """The degree p of a unit's answer in its incoming weights, found by trying; `None` if it has none."""
+    alone, inputs, outputs = units.alone(layer, inputs, outputs)
+    shapes = alone.layers(inputs, outputs)
+    rng = np.random.default_rng(2)
+    theta = rng.normal(size=(_PROBES, size_of(shapes)))
+    x = rng.normal(size=(_PROBES, inputs))
+    incoming, outgoing = alone.take(shapes, theta)
+
+    def answer(factor: float) -> np.ndarray:
+        scaled = alone.put(shapes, theta, Layer(factor * np.asarray(incoming), outgoing))
+        respond = lambda th, one: alone.respond(unpack(shapes, th), one)  # noqa: E731
+        return np.asarray(jax.vmap(respond)(jnp.asarray(scaled), x))
+
+    plain, doubled = answer(1.0), answer(2.0)
+    if not np.any(plain):
+        return None
+    degree = round(math.log2(np.linalg.norm(doubled) / np.linalg.norm(plain)))
+    for factor in _FACTORS:
+        if np.abs(answer(factor) / factor**degree - plain).max() > _SAME * np.abs(plain).max():
+            return None
+    return degree if degree >= 1 else None
