@@ -301,7 +301,7 @@ def test_the_matrix_logistic_function_is_exact_for_white_inputs():
     a = 0.3 * rng.normal(size=(3, 4))
     covariances = covariances_of(np.eye(3), b)
     theta = np.hstack([a.T, a.T])
-    modes = linear.Strangers.of(covariances, Layers.of(covariances, theta))
+    modes = linear.UncorrelatedModes.of(covariances, Layers.of(covariances, theta))
     times = np.linspace(0.0, 6.0, 13)
     expected = gradient_flow(np.eye(3), b, theta, times, tolerance=1e-9)
     for time, loss in zip(times[1:], expected[1:], strict=True):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from saddlewalk.flow.training import train as train
     from saddlewalk.precision import float64 as float64
     from saddlewalk.problem import Problem as Problem
+    from saddlewalk.settings import Run as Run
     from saddlewalk.theory.prediction import predict as predict
     from saddlewalk.theory.staircase import Staircase as Staircase
 
@@ -34,6 +35,7 @@ _HOME = {
     "Agreement": "agreement",
     "InputError": "errors",
     "Problem": "problem",
+    "Run": "settings",
     "Staircase": "theory",
     "Trajectory": "flow",
     "compare": "agreement",

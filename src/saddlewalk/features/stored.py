@@ -201,7 +201,7 @@ def _penalty(
     if targets[0].numel() != math.prod(outputs):
         raise InputError(
             f"The network gives {math.prod(outputs)} numbers a sample and the data {targets[0].numel()}; for "
-            "labels of classes give --loss cross-entropy."
+            "labels of classes give `loss` cross-entropy."
         )
     targets = targets.reshape(len(y), *outputs)
     if name == "mse":

@@ -3,4 +3,6 @@
 from saddlewalk.settings.catalog import SETTINGS as SETTINGS
 from saddlewalk.settings.catalog import Setting as Setting
 from saddlewalk.settings.catalog import find_setting as find_setting
-from saddlewalk.settings.catalog import make_problem as make_problem
+from saddlewalk.settings.run import Run as Run
+from saddlewalk.settings.run import run_options as run_options
+from saddlewalk.settings.run import train_runs as train_runs

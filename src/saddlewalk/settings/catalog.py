@@ -1,7 +1,8 @@
-"""Settings by name, for commands and sweeps: the options that each takes, and the problem they make."""
+"""Settings by name: which task and which units, and the options that each takes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from saddlewalk.errors import InputError, nearest
@@ -15,164 +16,49 @@ Options = dict[str, Any]
 
 @dataclass(frozen=True)
 class Setting:
-    """One network on one kind of data. `options` maps each option it takes to its default."""
+    """One network on one kind of data. Options are mapped to their defaults."""
 
+    name: str
     summary: str
-    methods: tuple[str, ...]
     scale: float
     """Scale when none is given."""
-    options: Options
-    build: Callable[[Options], "tuple[AbstractTask, AbstractUnits]"]
+    data: Options
+    """What the task takes."""
+    units: Options
+    """What the units take."""
+    make_task: Callable[..., "AbstractTask"]
+    make_units: "Callable[..., AbstractUnits]"
 
+    @property
+    def options(self) -> Options:
+        """All options, with their defaults."""
+        return {**self.data, **self.units}
 
-def _diagonal(options: Options) -> "tuple[AbstractTask, AbstractUnits]":
-    from saddlewalk.tasks import Samples, load_task, refuse_constant_columns, sparse_regression
-    from saddlewalk.units import Diagonal
+    @cached_property
+    def methods(self) -> tuple[str, ...]:
+        """How it can be predicted: what the theories offer for it."""
+        from saddlewalk.problem import Problem
+        from saddlewalk.theory import methods_of
 
-    width, data, seed = (options.pop(name) for name in ("width", "data", "data_seed"))
-    task = load_task(data) if data is not None else sparse_regression(seed=seed, **options)
-    if isinstance(task, Samples):
-        refuse_constant_columns(task)
-    if width is not None and width != task.inputs:
-        raise InputError(
-            f"A diagonal network has one unit an input: its width is {task.inputs}, not {width}."
-        )
-    return task, Diagonal()
+        task = self.make_task(**self.data)
+        return methods_of(Problem(task, self.make_units(task, **self.units)))
 
-
-def _linear(options: Options) -> "tuple[AbstractTask, AbstractUnits]":
-    from saddlewalk.tasks import linear_map, load_task
-    from saddlewalk.units import Dense
-
-    width, data, seed = (options.pop(name) for name in ("width", "data", "data_seed"))
-    task = load_task(data) if data is not None else linear_map(seed=seed, **options)
-    return task, Dense(min(task.inputs, task.outputs) if width is None else width, "linear")
-
-
-def _attention(options: Options) -> "tuple[AbstractTask, AbstractUnits]":
-    from saddlewalk.tasks import in_context_regression, in_context_sequences
-    from saddlewalk.units import LinearAttention
-
-    eigenvalues = _numbers("--eigenvalues", options["eigenvalues"])
-    context, sequences = options["context"], options["sequences"]
-    if sequences is None:
-        task: AbstractTask = in_context_regression(eigenvalues, context)
-    else:
-        task = in_context_sequences(
-            eigenvalues, context, sequences=sequences, seed=options["data_seed"]
-        )
-    width = options["width"]
-    return task, LinearAttention(len(eigenvalues) + 1 if width is None else width)
-
-
-def _modular(options: Options) -> "tuple[AbstractTask, AbstractUnits]":
-    from saddlewalk.tasks import load_encoding, modular_addition
-    from saddlewalk.units import QuadraticPair
-
-    if options["data"] is not None:
-        task = modular_addition(encoding=load_encoding(options["data"]))
-    else:
-        task = modular_addition(options["p"], _spectrum(options["spectrum"]))
-    width = options["width"]
-    return task, QuadraticPair(6 * len(task.frequencies) if width is None else width)
-
-
-def _two_layer(options: Options) -> "tuple[AbstractTask, AbstractUnits]":
-    from saddlewalk.tasks import hidden_directions, images, load_task
-    from saddlewalk.units import Dense
-
-    units = Dense(options.pop("width"), options.pop("activation", "relu"))
-    data, pictures, seed = (options.pop(name) for name in ("data", "images", "data_seed"))
-    if data is not None:
-        return load_task(data), units
-    if pictures is not None:
-        return images(
-            pictures, components=options["dim"], samples=options["samples"], seed=seed
-        ), units
-    return hidden_directions(seed=seed, **options), units
-
-
-def _numbers(flag: str, text: str) -> list[float]:
-    try:
-        return [float(part) for part in str(text).split(",")]
-    except ValueError as error:
-        raise InputError(f"{flag} must be numbers separated by commas; got '{text}'.") from error
-
-
-def _spectrum(text: str) -> dict[int, complex]:
-    try:
-        pairs = [part.split(":") for part in str(text).split(",")]
-        return {int(k): complex(value) for k, value in pairs}
-    except ValueError as error:
-        raise InputError(
-            f"--spectrum must look like 1:10,3:5 (frequency:value, ...); got '{text}'."
-        ) from error
-
-
-_ANY = ("auto", "numeric", "algorithm-1", "instant-alignment")
-_MADE_TARGET = {"samples": 200, "dim": 8, "outputs": 3, "features": 3, "noise": 0.0, "data_seed": 0}
-
-SETTINGS = {
-    "diagonal": Setting(
-        "diagonal linear network u*v: sparse regression, one coefficient at a time",
-        (*_ANY, "closed", "limit"),
-        1e-6,
-        {
-            "data": None,
-            "width": None,
-            "samples": 60,
-            "dim": 10,
-            "sparsity": 5,
-            "noise": 0.0,
-            "correlation": 0.0,
-            "data_seed": 0,
-        },
-        _diagonal,
-    ),
-    "linear": Setting(
-        "fully connected linear network: one singular mode at a time",
-        (*_ANY, "closed", "limit", "greedy-low-rank"),
-        1e-6,
-        {
-            "data": None,
-            "width": None,
-            "dim": 10,
-            "outputs": 10,
-            "decay": 1.0,
-            "commuting": False,
-            "data_seed": 0,
-        },
-        _linear,
-    ),
-    "attention": Setting(
-        "linear attention, regression in context: one principal component at a time",
-        (*_ANY, "closed"),
-        1e-3,
-        {"eigenvalues": "4,2,1", "context": 32, "sequences": None, "width": None, "data_seed": 0},
-        _attention,
-    ),
-    "modular-addition": Setting(
-        "quadratic network adding modulo p: one Fourier frequency at a time",
-        (*_ANY, "closed"),
-        1e-2,
-        {"data": None, "p": 20, "spectrum": "1:10,3:5,5:2.5", "width": None},
-        _modular,
-    ),
-    "relu": Setting(
-        "two-layer ReLU network: one direction at a time, a slide when it is wide",
-        _ANY,
-        1e-6,
-        {"data": None, "images": None, "width": 3, **_MADE_TARGET},
-        _two_layer,
-    ),
-    "two-layer": Setting(
-        "two-layer network with any activation",
-        _ANY,
-        1e-6,
-        {"data": None, "images": None, "width": 3, "activation": "tanh", **_MADE_TARGET},
-        _two_layer,
-    ),
-}
+    def check(self, given: Options) -> None:
+        """Refuse options that the setting does not take, or that contradict each other."""
+        foreign = [option for option in given if option not in self.options]
+        if foreign:
+            taken = ", ".join(f"`{option}`" for option in self.options)
+            raise InputError(f"'{self.name}' does not take `{foreign[0]}`; it takes {taken}.")
+        if given.get("data") == "":
+            raise InputError("`data` is empty: give a .csv or .npz file.")
+        if given.get("width") is not None and given["width"] < 1:
+            raise InputError(f"The width must be at least 1; got {given['width']}.")
+        made = [option for option in given if option in self.data and option != "data"]
+        if given.get("data") and made:
+            raise InputError(f"`{made[0]}` makes data; with `data` there is nothing to make.")
+        unused = [option for option in given if option in ("outputs", "features", "noise")]
+        if given.get("images") and unused:
+            raise InputError(f"`{unused[0]}` is of made data; images have no use for it.")
 
 
 def find_setting(name: str) -> Setting:
@@ -182,28 +68,192 @@ def find_setting(name: str) -> Setting:
     return SETTINGS[name]
 
 
-def make_problem(name: str, given: Options) -> "tuple[AbstractTask, AbstractUnits, Options]":
-    """Task and units of a setting, and all its options; those it does not take are refused."""
-    setting = find_setting(name)
-    foreign = [option for option in given if option not in setting.options]
-    if foreign:
+# --- tasks and units ----------------------------------------------------------------------------------------
+
+
+def _sparse_regression(data: str | None, data_seed: int, **made: Any) -> "AbstractTask":
+    from saddlewalk.tasks import Samples, load_task, refuse_constant_columns, sparse_regression
+
+    task = load_task(data) if data is not None else sparse_regression(seed=data_seed, **made)
+    if isinstance(task, Samples):
+        refuse_constant_columns(task)
+    return task
+
+
+def _diagonal(task: "AbstractTask", width: int | None) -> "AbstractUnits":
+    from saddlewalk.units import Diagonal
+
+    if width is not None and width != task.inputs:
         raise InputError(
-            f"'{name}' does not take {_flag(foreign[0])}; it takes "
-            f"{', '.join(map(_flag, setting.options))}."
+            f"A diagonal network has one unit an input: its width is {task.inputs}, not {width}."
         )
-    if given.get("data") == "":
-        raise InputError("--data is empty: give a .csv or .npz file.")
-    if given.get("width") is not None and given["width"] < 1:
-        raise InputError(f"The width must be at least 1; got {given['width']}.")
-    made = [option for option in given if option not in ("data", "width", "activation")]
-    if given.get("data") and made:
-        raise InputError(f"{_flag(made[0])} makes data; with --data there is nothing to make.")
-    unused = [option for option in given if option in ("outputs", "features", "noise")]
-    if given.get("images") and unused:
-        raise InputError(f"{_flag(unused[0])} is of made data; images have no use for it.")
-    options = {**setting.options, **given}
-    return *setting.build(dict(options)), options
+    return Diagonal()
 
 
-def _flag(option: str) -> str:
-    return "--" + option.replace("_", "-")
+def _linear_map(data: str | None, data_seed: int, **made: Any) -> "AbstractTask":
+    from saddlewalk.tasks import linear_map, load_task
+
+    return load_task(data) if data is not None else linear_map(seed=data_seed, **made)
+
+
+def _linear(task: "AbstractTask", width: int | None) -> "AbstractUnits":
+    from saddlewalk.units import Dense
+
+    return Dense(min(task.inputs, task.outputs) if width is None else width, "linear")
+
+
+def _in_context(
+    eigenvalues: str, context: int, sequences: int | None, data_seed: int
+) -> "AbstractTask":
+    from saddlewalk.tasks import in_context_regression, in_context_sequences
+
+    values = _numbers("eigenvalues", eigenvalues)
+    if sequences is None:
+        return in_context_regression(values, context)
+    return in_context_sequences(values, context, sequences=sequences, seed=data_seed)
+
+
+def _attention(task: "AbstractTask", width: int | None) -> "AbstractUnits":
+    from saddlewalk.units import LinearAttention
+
+    components = task.inputs // 2  # an input is a context and a query
+    return LinearAttention(components + 1 if width is None else width)
+
+
+def _modular(data: str | None, p: int, spectrum: str) -> "AbstractTask":
+    from saddlewalk.tasks import load_encoding, modular_addition
+
+    if data is not None:
+        return modular_addition(encoding=load_encoding(data))
+    return modular_addition(p, _spectrum(spectrum))
+
+
+def _quadratic(task: Any, width: int | None) -> "AbstractUnits":
+    from saddlewalk.units import QuadraticPair
+
+    return QuadraticPair(6 * len(task.frequencies) if width is None else width)
+
+
+def _directions(
+    data: str | None, images: str | None, data_seed: int, **made: Any
+) -> "AbstractTask":
+    from saddlewalk import tasks
+
+    if data is not None:
+        return tasks.load_task(data)
+    if images is not None:
+        sizes = {"components": made["dim"], "samples": made["samples"]}
+        return tasks.images(images, **sizes, seed=data_seed)
+    return tasks.hidden_directions(seed=data_seed, **made)
+
+
+def _dense(task: "AbstractTask", width: int, activation: str = "relu") -> "AbstractUnits":
+    from saddlewalk.units import Dense
+
+    return Dense(width, activation)
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    try:
+        return [float(part) for part in str(text).split(",")]
+    except ValueError as error:
+        raise InputError(
+            f"`{option}` must be numbers separated by commas; got '{text}'."
+        ) from error
+
+
+def _spectrum(text: str) -> dict[int, complex]:
+    try:
+        pairs = [part.split(":") for part in str(text).split(",")]
+        return {int(k): complex(value) for k, value in pairs}
+    except ValueError as error:
+        raise InputError(
+            f"`spectrum` must look like 1:10,3:5 (frequency:value, ...); got '{text}'."
+        ) from error
+
+
+# --- the list -----------------------------------------------------------------------------------------------
+
+_HIDDEN_DIRECTIONS: Options = {
+    "data": None,
+    "images": None,
+    "samples": 200,
+    "dim": 8,
+    "outputs": 3,
+    "features": 3,
+    "noise": 0.0,
+    "data_seed": 0,
+}
+
+_ALL = (
+    Setting(
+        name="diagonal",
+        summary="diagonal linear network u*v: sparse regression, one coefficient at a time",
+        scale=1e-6,
+        data={
+            "data": None,
+            "samples": 60,
+            "dim": 10,
+            "sparsity": 5,
+            "noise": 0.0,
+            "correlation": 0.0,
+            "data_seed": 0,
+        },
+        units={"width": None},
+        make_task=_sparse_regression,
+        make_units=_diagonal,
+    ),
+    Setting(
+        name="linear",
+        summary="fully connected linear network: one singular mode at a time",
+        scale=1e-6,
+        data={
+            "data": None,
+            "dim": 10,
+            "outputs": 10,
+            "decay": 1.0,
+            "commuting": False,
+            "data_seed": 0,
+        },
+        units={"width": None},
+        make_task=_linear_map,
+        make_units=_linear,
+    ),
+    Setting(
+        name="attention",
+        summary="linear attention, regression in context: one principal component at a time",
+        scale=1e-3,
+        data={"eigenvalues": "4,2,1", "context": 32, "sequences": None, "data_seed": 0},
+        units={"width": None},
+        make_task=_in_context,
+        make_units=_attention,
+    ),
+    Setting(
+        name="modular-addition",
+        summary="quadratic network adding modulo p: one Fourier frequency at a time",
+        scale=1e-2,
+        data={"data": None, "p": 20, "spectrum": "1:10,3:5,5:2.5"},
+        units={"width": None},
+        make_task=_modular,
+        make_units=_quadratic,
+    ),
+    Setting(
+        name="relu",
+        summary="two-layer ReLU network: one direction at a time, a slide when it is wide",
+        scale=1e-6,
+        data=_HIDDEN_DIRECTIONS,
+        units={"width": 3},
+        make_task=_directions,
+        make_units=_dense,
+    ),
+    Setting(
+        name="two-layer",
+        summary="two-layer network with any activation",
+        scale=1e-6,
+        data=_HIDDEN_DIRECTIONS,
+        units={"width": 3, "activation": "tanh"},
+        make_task=_directions,
+        make_units=_dense,
+    ),
+)
+SETTINGS = {setting.name: setting for setting in _ALL}

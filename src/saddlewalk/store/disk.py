@@ -106,7 +106,7 @@ def check_folder_free(path: str | Path, force: bool = False) -> None:
         raise InputError(f"The output folder {target} is a file. Choose another name.")
     if target.exists() and not force:
         raise InputError(
-            f"The output folder {target} exists. Choose another name, or replace it with --force."
+            f"The output folder {target} exists. Choose another name, or replace it (`force`)."
         )
     parent = next(folder for folder in target.absolute().parents if folder.exists())
     try:  # permissions do not tell for every file system

@@ -12,7 +12,7 @@ A result says what it is in four ways, and gets the rest from here:
 
 import abc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from saddlewalk.show.text import Table, as_html, as_text
 from saddlewalk.store.disk import load_dataset, save_dataset
@@ -41,7 +41,7 @@ class AbstractResult(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_xarray(cls, data: Any) -> Self:
+    def from_xarray(cls, data: Any) -> Any:
         """The result behind its labeled data (a Dataset, or the tree that `to_xarray` gave)."""
 
     @abc.abstractmethod
@@ -66,7 +66,7 @@ class AbstractResult(abc.ABC):
         return save_dataset(data, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Self:
+    def load(cls, path: str | Path) -> Any:
         """Read a result back from the file that `save` wrote.
 
         Parameters

@@ -58,7 +58,7 @@ def load_sweep(path: str | Path) -> SweepFile:
     text = file.read_text()
     content = _parsed(file, text)
     try:
-        return _understood(content, file.parent)
+        return _sweep_of(content, file.parent)
     except _FieldError as error:
         raise InputError(f"{file}{_line(text, error.field)}: {error}") from error
 
@@ -107,7 +107,7 @@ def _yaml_loader(yaml: Any) -> Any:
     return Loader
 
 
-def _understood(content: Mapping[str, Any], folder: Path) -> SweepFile:
+def _sweep_of(content: Mapping[str, Any], folder: Path) -> SweepFile:
     for field in content:
         if field not in _FIELDS:
             raise _FieldError(str(field), f"Unknown field '{field}'.{nearest(str(field), _FIELDS)}")

@@ -1,6 +1,6 @@
 """What can be measured in a cell: each verb of the package, reduced to a few numbers.
 
-A cell names a setting of the command line and its options, and the options of the verb, side by side:
+A cell names a setting and the options of a run, side by side, as the command line does:
 `{"setting": "diagonal", "dim": 10, "scale": 1e-6, "seed": 3}`.
 """
 
@@ -15,39 +15,27 @@ from typing import Any
 
 import numpy as np
 
-import saddlewalk as sw
-from saddlewalk.balance import rescaled
+from saddlewalk.agreement import compare
+from saddlewalk.diagnose import find_phases, find_regime
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.features import RFMClassifier, RFMRegressor
-from saddlewalk.flow import Trajectory, train_many
-from saddlewalk.settings import find_setting, make_problem
+from saddlewalk.flow import Trajectory
+from saddlewalk.problem import Problem
+from saddlewalk.settings import Run, find_setting, run_options, train_runs
 from saddlewalk.tasks import Samples
 
 Numbers = dict[str, float]
 _NAN = float("nan")
-_START = ("delta", "alpha", "tau")
-_PREDICT = ("scale", "seed", "method", *_START)
-_TRAIN = (
-    *("scale", "seed", "solver", "adaptive", "tolerance", "convergence", "max_time", "max_steps"),
-    *("learning_rate", "batch_size", "momentum", *_START),
-)
+_TRAINED = ("start", "motion", "training")
 _ESTIMATORS = {"regressor": RFMRegressor, "classifier": RFMClassifier}
 _FIT = ("estimator", "held_out", "seed", *RFMRegressor().get_params())
-_NUMBERS = ("scale", "seed", *_START, "data_seed", "noise", "correlation", "decay", "method")
+_NUMBERS = (
+    *("scale", "seed", "delta", "alpha", "tau"),
+    *("data_seed", "noise", "correlation", "decay", "method"),
+)
 """Parameters that change no shape: cells that differ in nothing else share a compiled program."""
 _MOMENTS, _COPIES, _BYTES = 256, 4, 8
 """Recorded moments of a piece of a training, and how often a batch has them in memory."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A cell, understood: what is trained, and how."""
-
-    task: Any
-    units: Any
-    start: Any
-    options: Mapping[str, Any]
-    """For the verb, scale and seed among them."""
 
 
 @dataclass(frozen=True)
@@ -55,12 +43,14 @@ class Prediction:
     """Numbers of a prediction."""
 
     name: str = "predict"
-    options: tuple[str, ...] = _PREDICT
+
+    def options(self, setting: str) -> list[str]:
+        """Parameters of a cell."""
+        return run_options(setting, "start", "motion", "prediction")
 
     def __call__(self, **cell: Any) -> Numbers:
         """How many features, when the first and the last, and the loss after it."""
-        run = _understood(cell, _PREDICT)
-        stairs = sw.predict(run.task, run.units, **run.options, start=run.start)
+        stairs = Run.of(**cell).predict(progress=False)
         return {
             "stages": len(stairs.stages),
             **_ends(stairs.jump_times),
@@ -74,7 +64,12 @@ class Training:
 
     name: str
     reduce: Callable[[Run, Trajectory], Numbers]
-    options: tuple[str, ...] = _TRAIN
+    parts: tuple[str, ...] = _TRAINED
+    """Parts of a run whose options a cell may have."""
+
+    def options(self, setting: str) -> list[str]:
+        """Parameters of a cell."""
+        return run_options(setting, *self.parts)
 
     def __call__(self, **cell: Any) -> Numbers:
         """Train one network."""
@@ -88,20 +83,13 @@ class Training:
 
     def together(self, cells: Sequence[Mapping[str, Any]]) -> list[Numbers]:
         """Train networks of one program."""
-        runs = [_understood(cell, self.options) for cell in cells]
-        common = {k: v for k, v in runs[0].options.items() if k not in ("scale", "seed", "method")}
-        paths = train_many(
-            [(run.task, run.units, run.options["scale"], run.options["seed"]) for run in runs],
-            starts=[run.start for run in runs],
-            **common,
-            progress=False,
-        )
+        runs = [Run.of(**cell) for cell in cells]
+        paths = train_runs(runs, progress=False)
         return [self.reduce(run, path) for run, path in zip(runs, paths, strict=True)]
 
     def size(self, cell: Mapping[str, Any]) -> int:
         """Bytes of a piece of the training."""
-        run = _understood(cell, self.options)
-        problem = sw.Problem(run.task, run.units)
+        problem = Run.of(**cell).problem
         return _COPIES * _MOMENTS * _BYTES * problem.width * problem.size
 
 
@@ -110,7 +98,10 @@ class Fit:
     """Numbers of a Recursive Feature Machine on samples of a setting, or of `data`."""
 
     name: str = "fit"
-    options: tuple[str, ...] = _FIT
+
+    def options(self, setting: str) -> list[str]:
+        """Parameters of a cell."""
+        return [*_FIT, *find_setting(setting).options]
 
     def __call__(
         self, estimator: str = "regressor", held_out: float = 0.25, seed: int = 0, **cell: Any
@@ -121,7 +112,7 @@ class Fit:
         if estimator not in _ESTIMATORS:
             raise InputError(f"Unknown estimator '{estimator}'.{nearest(estimator, _ESTIMATORS)}")
         options = {name: cell.pop(name) for name in _FIT if name in cell}
-        task, _, _ = make_problem(cell.pop("setting"), cell)
+        task = Run.of(**cell).task
         if not isinstance(task, Samples):
             raise InputError(f"An estimator needs samples; '{task.name}' is given by its moments.")
         y = np.asarray(task.y) if estimator == "regressor" else _labels(np.asarray(task.y))
@@ -149,9 +140,7 @@ def _trained(run: Run, path: Trajectory) -> Numbers:
 
 def _compared(run: Run, path: Trajectory) -> Numbers:
     """Whether the order is right, and the largest errors of times and levels in the stages reached."""
-    seen = {name: v for name, v in run.options.items() if name in (*_PREDICT, "adaptive")}
-    stairs = sw.predict(run.task, run.units, **seen, start=run.start)
-    agreement = sw.compare(stairs, path)
+    agreement = compare(run.predict(progress=False), path)
     return {
         "order": float(agreement.order),
         "stages_predicted": len(agreement.predicted.stages),
@@ -164,7 +153,7 @@ def _compared(run: Run, path: Trajectory) -> Numbers:
 
 def _diagnosed(run: Run, path: Trajectory) -> Numbers:
     """Plateaus of a training, the longest of them, and the effective width at the end."""
-    phases = sw.diagnose.find_phases(path, sw.Problem(run.task, run.units))
+    phases = find_phases(path, path.problem)
     return {
         "plateaus": len(phases),
         "longest": max((phase.duration for phase in phases), default=_NAN),
@@ -175,7 +164,7 @@ def _diagnosed(run: Run, path: Trajectory) -> Numbers:
 
 def _placed(run: Run, path: Trajectory) -> Numbers:
     """How far the tangent kernel turned, how late, and how far the parameters went."""
-    found = sw.diagnose.find_regime(path, sw.Problem(run.task, run.units, keep_samples=True))
+    found = find_regime(path, Problem(run.task, run.units, keep_samples=True))
     names = ("kernel_distance", "kernel_growth", "parameter_distance")
     ends = {name: float(found.data[name][-1]) for name in names}
     return {**ends, "delay": float(found.delay), "loss": float(path.loss[-1])}
@@ -186,7 +175,7 @@ MEASURES: dict[str, Any] = {
     for measure in (
         Prediction(),
         Training("train", _trained),
-        Training("compare", _compared, (*_TRAIN, "method")),
+        Training("compare", _compared, (*_TRAINED, "prediction")),
         Training("diagnose", _diagnosed),
         Training("regime", _placed),
         Fit(),
@@ -219,7 +208,7 @@ def check_parameters(measure: Any, setting: str | None, names: Sequence[str]) ->
         if setting is None:
             raise InputError(f"'{measure}' needs a setting.")
         whose = f"'{measure}' of '{setting}'"
-        known = ["setting", *MEASURES[measure].options, *find_setting(setting).options]
+        known = ["setting", *MEASURES[measure].options(setting)]
     else:
         taken = inspect.signature(measure).parameters.values()
         if any(one.kind is one.VAR_KEYWORD for one in taken):
@@ -228,24 +217,6 @@ def check_parameters(measure: Any, setting: str | None, names: Sequence[str]) ->
     for name in names:
         if name not in known:
             raise InputError(f"{whose} has no parameter '{name}'.{nearest(name, known)}")
-
-
-def _understood(cell: Mapping[str, Any], own: tuple[str, ...]) -> Run:
-    """What a cell asks for; the scale is the setting's if none is given."""
-    setting = cell["setting"]
-    made = {name: v for name, v in cell.items() if name != "setting" and name not in own}
-    task, units, _ = make_problem(setting, made)
-    options = {name: value for name, value in cell.items() if name in own and name not in _START}
-    options = {"scale": find_setting(setting).scale, "seed": 0, **options}
-    given = {name: cell[name] for name in _START if name in cell}
-    start = None
-    if given:
-        with sw.float64():
-            problem = sw.Problem(task, units, adaptive=bool(options.get("adaptive")))
-            start = rescaled(
-                problem, problem.initialize(options["scale"], options["seed"]), **given
-            )
-    return Run(task, units, start, options)
 
 
 def _labels(y: np.ndarray) -> np.ndarray:

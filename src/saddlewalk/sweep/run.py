@@ -250,7 +250,9 @@ def _check(
     if lanes is not None and lanes < 1:
         raise InputError(f"There must be at least one lane; got {lanes}.")
     if len(plan) > CONFIRM and not confirmed:
-        raise InputError(f"The plan has {len(plan):,} cells. Confirm that this is meant (--yes).")
+        raise InputError(
+            f"The plan has {len(plan):,} cells. Confirm that this is meant (`confirmed`)."
+        )
 
 
 def _check_known(measure: Any, plan: Plan) -> None:

@@ -27,11 +27,11 @@ def sparse_regression(
     if seed < 0:
         raise InputError(f"The seed of the data must not be negative; got {seed}.")
     if sparsity > dim:
-        raise InputError(f"--sparsity {sparsity} is larger than --dim {dim}.")
+        raise InputError(f"`sparsity` {sparsity} is larger than `dim` {dim}.")
     if not noise >= 0:
-        raise InputError(f"--noise must be non-negative; got {noise}.")
+        raise InputError(f"`noise` must be non-negative; got {noise}.")
     if not -1 < correlation < 1:
-        raise InputError(f"--correlation must lie strictly between -1 and 1; got {correlation}.")
+        raise InputError(f"`correlation` must lie strictly between -1 and 1; got {correlation}.")
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(samples, dim))
     for j in range(1, dim):
@@ -78,9 +78,9 @@ def hidden_directions(
         if value < 1:
             raise InputError(f"--{name} must be at least 1; got {value}.")
     if features > dim:
-        raise InputError(f"--features {features} is larger than --dim {dim}.")
+        raise InputError(f"`features` {features} is larger than `dim` {dim}.")
     if not noise >= 0:
-        raise InputError(f"--noise must be non-negative; got {noise}.")
+        raise InputError(f"`noise` must be non-negative; got {noise}.")
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(samples, dim))
     directions = np.linalg.qr(rng.normal(size=(dim, dim)))[0][:, :features]

@@ -15,66 +15,111 @@ first maximum of their utility.
 """
 
 import itertools
+import math
 from dataclasses import replace
+from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
-from saddlewalk.curves.curve import LossCurve
-from saddlewalk.curves.jumps import find_jumps, jump_between, turned_on
-from saddlewalk.curves.stages import Stage
+from saddlewalk.curves import LossCurve, Stage, find_jumps, turned_on
+from saddlewalk.curves.jumps import jump_between
+from saddlewalk.curves.stages import acceleration
+from saddlewalk.problem import Problem
 from saddlewalk.show.progress import Progress
-from saddlewalk.theory.base import Outcome, Start
+from saddlewalk.tasks import AbstractTask, from_arrays
+from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.naming import name_feature
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.theory.walk import Moment, Walk
+from saddlewalk.units import AbstractUnits, Dense
 
 _LEAST_DROP = 1e-6
 """A step of the loss below this part of the first loss is no stage."""
 
 
-def in_real_time(start: Start) -> Outcome:
-    """Real-time AGF at finite scale."""
-    return _outcome(
-        start, Walk(start.problem, start.theta, real_time=True, max_time=start.max_time)
+class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
+    """The theory of every sum of units."""
+
+    methods: ClassVar[tuple[str, ...]] = ("numeric", "algorithm-1", "instant-alignment")
+    references: ClassVar[tuple[str, ...]] = (
+        "kunin2025agf: Alternating Gradient Flows, section 2, Algorithm 1, appendix B",
     )
 
+    @classmethod
+    def covers(cls, problem: Problem) -> bool:
+        """Sums of units; a deep network is none."""
+        return problem.units.additive
 
-def algorithm_1(start: Start) -> Outcome:
-    """Algorithm 1 as printed."""
-    return _outcome(
-        start, Walk(start.problem, start.theta, real_time=False, max_time=start.max_time)
-    )
+    @classmethod
+    def example(cls) -> Start:
+        """Two neurons that learn the products of two inputs."""
+        x = np.random.default_rng(0).normal(size=(40, 2))
+        task = from_arrays(x, 2 * x[:, 0] ** 2 - x[:, 1] ** 2)
+        return Start(Problem(task, Dense(2, "quadratic")), 1e-2)
 
+    @cached_property
+    def numeric(self) -> Outcome:
+        """In real time, at finite scale."""
+        return self._walked(real_time=True)
 
-def instantly_aligned(start: Start) -> Outcome:
-    """Algorithm 1 from a start at which every unit is aligned with the maximum that it climbs to.
+    @cached_property
+    def algorithm_1(self) -> Outcome:
+        """Algorithm 1 as printed."""
+        return self._walked(real_time=False)
 
-    Up to the first jump this is the limit of vanishing scale for degree 2 (appendix B.4), and above
-    the lower bound of Eq 17. Later on units turn as in Algorithm 1: one that is aligned with a
-    feature already learned must first forget it.
-    """
-    walk = Walk(start.problem, start.theta, real_time=False, aligned=True, max_time=start.max_time)
-    outcome = _outcome(start, walk)
-    note = Assumption(
-        "dormant units align at once",
-        start.problem.degree == 2,
-        float(start.problem.degree),
-        "kappa = 2 and a vanishing scale; above 2 the first time is a lower bound (Eq 17)",
-    )
-    return replace(outcome, assumptions=(*outcome.assumptions, note))
+    @cached_property
+    def instant_alignment(self) -> Outcome:
+        """Algorithm 1 from a start at which every unit is aligned with the maximum that it climbs to.
 
+        Up to the first jump this is the limit of vanishing scale for degree 2 (appendix B.4), and above
+        the lower bound of Eq 17. Later on units turn as in Algorithm 1: one that is aligned with a
+        feature already learned must first forget it.
+        """
+        outcome, degree = self._walked(real_time=False, aligned=True), self.start.problem.degree
+        note = Assumption(
+            "dormant units align at once",
+            degree == 2,
+            float(degree),
+            "kappa = 2 and a vanishing scale; above 2 the first time is a lower bound (Eq 17)",
+        )
+        return replace(outcome, assumptions=(*outcome.assumptions, note))
 
-def _outcome(start: Start, walk: Walk) -> Outcome:
-    with Progress("predicting", None) as walk.bar:
-        stopped = walk.run()
-    curve = walk.curve if start.problem.smooth else walk.curve.evened()
-    return Outcome(
-        stages=_stages(walk, curve),
-        stopped=stopped,
-        assumptions=(_separate(walk, curve),),
-        curve=(curve.time, curve.loss),
-        initial_loss=float(curve.loss[0]),
-    )
+    @cached_property
+    def audit(self) -> tuple[Assumption, ...]:
+        """A small start, and an origin that is a saddle."""
+        norm, degree = self.start.norm, self.start.problem.degree
+        blur = 1 / acceleration(norm, self.start.problem.pace_degree)
+        return (
+            Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
+            Assumption(
+                "order kappa of the units in their parameters",
+                degree >= 2 and math.isfinite(blur),
+                float(degree),
+                "at least 2, so that the origin is a saddle",
+            ),
+        )
+
+    def _walked(self, *, real_time: bool, aligned: bool = False) -> Outcome:
+        start = self.start
+        start.check_dormant()
+        walk = Walk(
+            start.problem,
+            start.theta,
+            real_time=real_time,
+            aligned=aligned,
+            max_time=start.max_time,
+        )
+        with Progress("predicting", start.progress) as walk.bar:
+            stopped = walk.run()
+        curve = walk.curve if start.problem.smooth else walk.curve.evened()
+        return Outcome(
+            stages=_stages(walk, curve),
+            stopped=stopped,
+            assumptions=(_separate(walk, curve),),
+            curve=(curve.time, curve.loss),
+            initial_loss=float(curve.loss[0]),
+        )
 
 
 def _separate(walk: Walk, curve: LossCurve) -> Assumption:

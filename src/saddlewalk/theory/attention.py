@@ -22,6 +22,7 @@ Jump times have no closed form: heads align while they grow. What is closed is a
 """
 
 import math
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -29,9 +30,9 @@ from jaxtyping import Float
 
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem
-from saddlewalk.tasks import InContextRegression
-from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
-from saddlewalk.theory.bounds import bounds_from_start
+from saddlewalk.tasks import InContextRegression, in_context_regression
+from saddlewalk.theory.base import AbstractTheory, Outcome, Start
+from saddlewalk.theory.bounds import bounds_from_start, times_are_bounds
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import LinearAttention
 
@@ -42,7 +43,6 @@ _CLEAR = 0.2
 between heads (6% to 11% at a gap of 0.1, 40% at 0.02)."""
 _SMALL = 0.1
 """Initial norm, relative to that of a learned head, above which jump times err by more than 10%."""
-_ALIGNED = 0.9
 
 
 def amplitudes(eigenvalues: Eigenvalues, context: float | int) -> Eigenvalues:
@@ -85,36 +85,75 @@ def equilibrium_norm(amplitude: Eigenvalues) -> Eigenvalues:
     return math.sqrt(3) * np.cbrt(amplitude)
 
 
-class AttentionTheory(AbstractTheory):
+class AttentionTheory(AbstractTheory[InContextRegression, LinearAttention]):
     """Linear attention on regression in context, over the population of sequences."""
 
+    methods: ClassVar[tuple[str, ...]] = ("closed",)
     references: ClassVar[tuple[str, ...]] = (
         "kunin2025agf: Alternating Gradient Flows, section 4, Lemmas E.1 and E.2, Eq 57",
         "zhang2025attention: Training dynamics of in-context learning in linear attention",
     )
 
-    def covers(self, problem: Problem) -> bool:
+    @classmethod
+    def covers(cls, problem: Problem) -> bool:
         """Heads of rank 1 and the population loss."""
         return isinstance(problem.units, LinearAttention) and isinstance(
             problem.task, InContextRegression
         )
 
-    def methods(self) -> dict[str, Method]:
-        """Exact levels with lower bounds of the times."""
-        return {"closed": closed}
+    @classmethod
+    def example(cls) -> Start:
+        """Two components, three heads."""
+        return Start(Problem(in_context_regression([4.0, 1.0], 32), LinearAttention(3)), 1e-3)
 
-    def preferred(self, start: Start) -> str:
-        """Times are bounds only."""
-        return "numeric"
+    @property
+    def eigenvalues(self) -> Eigenvalues:
+        """Of the tokens' covariance, the largest first."""
+        return np.asarray(self.task.eigenvalues)
 
-    def audit(self, start: Start) -> tuple[Assumption, ...]:
+    @property
+    def context(self) -> float:
+        """Number of examples N."""
+        return float(self.task.context)
+
+    @cached_property
+    def closed(self) -> Outcome:
+        """Levels by Eq 57; times as lower bounds from the start."""
+        self.start.check_dormant()
+        eigenvalues, context, width = self.eigenvalues, self.context, self.start.problem.width
+        learned = min(width, len(eigenvalues))
+        times = bounds_from_start(
+            self.start, maximal_utility(eigenvalues, context), shares(eigenvalues, context)
+        )
+        loss = levels(eigenvalues, context)
+        stages = tuple(
+            Stage(
+                time=float(times[k]),
+                loss=float(loss[k + 1]),
+                units=(),
+                feature={
+                    "kind": "principal-component",
+                    "index": k,
+                    "eigenvalue": float(eigenvalues[k]),
+                },
+            )
+            for k in range(learned)
+        )
+        return Outcome(
+            stages=stages,
+            stopped=Stopped.NO_DORMANT if learned == width else Stopped.NO_UTILITY,
+            assumptions=(self._times_are_bounds,),
+            initial_loss=float(loss[0]),
+        )
+
+    @cached_property
+    def audit(self) -> tuple[Assumption, ...]:
         """Distinct eigenvalues, a head for each, and a small start."""
-        eigenvalues, context = _numbers(start)
-        smallest = equilibrium_norm(amplitudes(eigenvalues, context)).min()
-        relative = float(start.norms.max() / smallest)
+        smallest = equilibrium_norm(amplitudes(self.eigenvalues, self.context)).min()
+        relative = float(self.start.norms.max() / smallest)
         return (
-            _distinct(eigenvalues),
-            _enough_heads(start.problem.width, len(eigenvalues)),
+            _distinct(self.eigenvalues),
+            _enough_heads(self.start.problem.width, len(self.eigenvalues)),
             Assumption(
                 "largest initial norm of a head / norm of a learned head",
                 relative < _SMALL,
@@ -123,58 +162,15 @@ class AttentionTheory(AbstractTheory):
             ),
         )
 
-
-def closed(start: Start) -> Outcome:
-    """Levels by Eq 57; times as lower bounds from the start."""
-    refuse_large_start(start)
-    eigenvalues, context = _numbers(start)
-    learned = min(start.problem.width, len(eigenvalues))
-    times = bounds_from_start(
-        start, maximal_utility(eigenvalues, context), shares(eigenvalues, context)
-    )
-    loss = levels(eigenvalues, context)
-    stages = tuple(
-        Stage(
-            time=float(times[k]),
-            loss=float(loss[k + 1]),
-            units=(),
-            feature={
-                "kind": "principal-component",
-                "index": k,
-                "eigenvalue": float(eigenvalues[k]),
-            },
-        )
-        for k in range(learned)
-    )
-    return Outcome(
-        stages=stages,
-        stopped=Stopped.NO_DORMANT if learned == start.problem.width else Stopped.NO_UTILITY,
-        assumptions=(_times_are_bounds(start, eigenvalues, context),),
-        initial_loss=float(loss[0]),
-    )
-
-
-def _numbers(start: Start) -> tuple[Eigenvalues, float]:
-    task = start.problem.task
-    assert isinstance(task, InContextRegression)
-    return np.asarray(task.eigenvalues), float(task.context)
-
-
-def _times_are_bounds(start: Start, eigenvalues: Eigenvalues, context: float) -> Assumption:
-    task = start.problem.task
-    assert isinstance(task, InContextRegression)
-    axes = np.asarray(task.axes)
-    unit = start.problem.weights(np.asarray(start.theta) / start.norms[:, None])
-    value, key, query = (np.asarray(unit[name]) for name in "VKQ")
-    best = utility(value, key, query, (axes * eigenvalues) @ axes.T, context).max()
-    aligned = float(best / maximal_utility(eigenvalues, context).max())
-    return Assumption(
-        "heads start aligned: largest initial utility / maximal utility",
-        aligned > _ALIGNED,
-        aligned,
-        "1 for exact times. Else the first time is a lower bound, and later ones are lower bounds "
-        "only where heads did not grow on earlier components: use method 'numeric' for times",
-    )
+    @property
+    def _times_are_bounds(self) -> Assumption:
+        axes = np.asarray(self.task.axes)
+        unit = self.start.problem.weights(np.asarray(self.start.theta) / self.start.norms[:, None])
+        value, key, query = (np.asarray(unit[name]) for name in "VKQ")
+        covariance = (axes * self.eigenvalues) @ axes.T
+        best = utility(value, key, query, covariance, self.context).max()
+        aligned = float(best / maximal_utility(self.eigenvalues, self.context).max())
+        return times_are_bounds("heads", "components", aligned)
 
 
 def _distinct(eigenvalues: Eigenvalues) -> Assumption:

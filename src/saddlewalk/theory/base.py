@@ -1,11 +1,14 @@
-"""What a theory of one setting offers: closed forms, their hypotheses, and where they apply."""
+"""What a theory of one network is: closed forms from one start, their hypotheses, and where they apply.
+
+A theory is an object of one start. What its methods share (a regression, covariances, a sequence of jumps) is
+a cached property, computed once, when it is first asked for; so is what each method predicts.
+"""
 
 import abc
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar, cast
 
 import jax.numpy as jnp
 import numpy as np
@@ -13,7 +16,12 @@ import numpy as np
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Parameters, Problem, norms
+from saddlewalk.tasks import AbstractTask
 from saddlewalk.theory.staircase import Assumption
+from saddlewalk.units import AbstractUnits
+
+TaskT = TypeVar("TaskT", bound=AbstractTask)
+UnitsT = TypeVar("UnitsT", bound=AbstractUnits)
 
 
 @dataclass(frozen=True)
@@ -24,8 +32,11 @@ class Start:
     scale: float
     seed: int = 0
     given: Any = None
+    """Parameters of the user's own, instead of scale and seed."""
     max_time: float = math.inf
     """When to stop, for the methods that walk through time."""
+    progress: bool | None = None
+    """Whether those methods show a progress line; by default on a terminal."""
 
     @cached_property
     def theta(self) -> Parameters:
@@ -34,7 +45,7 @@ class Start:
             return self.problem.initialize(self.scale, self.seed)
         return self.problem.checked_start(self.given)
 
-    @property
+    @cached_property
     def norms(self) -> np.ndarray:
         """The norm of each unit."""
         return np.asarray(norms(self.theta))[:, 0]
@@ -43,6 +54,15 @@ class Start:
     def norm(self) -> float:
         """Root mean square of the norms: the size of a unit."""
         return float(jnp.sqrt(jnp.mean(norms(self.theta) ** 2)))
+
+    def check_dormant(self) -> None:
+        """Units of norm 1 and more are not dormant: there is nothing to predict."""
+        largest = float(self.norms.max())
+        if not largest < 1:
+            raise InputError(
+                f"At scale {self.scale:g} the largest unit starts with norm {largest:.3g}: it is not "
+                "dormant. Use a smaller scale."
+            )
 
 
 @dataclass(frozen=True)
@@ -61,37 +81,48 @@ class Outcome:
     """Loss with all units at zero; computed if it is not given."""
 
 
-Method = Callable[[Start], Outcome]
+class AbstractTheory(abc.ABC, Generic[TaskT, UnitsT]):
+    """What is known about one kind of units on one kind of task, from one start.
 
+    A method "closed" or "greedy-low-rank" is a cached property `closed` or `greedy_low_rank` that gives an
+    `Outcome`.
+    """
 
-class AbstractTheory(abc.ABC):
-    """Closed forms for one kind of units on one kind of task."""
-
-    references: ClassVar[tuple[str, ...]] = ()
+    methods: ClassVar[tuple[str, ...]]
+    """Names of the methods: "closed" (at this scale), "limit" (scale to zero), ..."""
+    references: ClassVar[tuple[str, ...]]
     """The theorems behind the numbers, as `key: statement`."""
 
+    def __init__(self, start: Start) -> None:
+        if not self.covers(start.problem):
+            raise InputError(f"{type(self).__name__} does not speak about this problem.")
+        self.start = start
+        self.task, self.units = cast(TaskT, start.problem.task), cast(UnitsT, start.problem.units)
+
+    @classmethod
     @abc.abstractmethod
-    def covers(self, problem: Problem) -> bool:
+    def covers(cls, problem: Problem) -> bool:
         """Whether this theory speaks about this problem."""
 
+    @classmethod
     @abc.abstractmethod
-    def methods(self) -> dict[str, Method]:
-        """Closed methods by name: "closed" (at this scale), "limit" (scale to zero), ..."""
+    def example(cls) -> Start:
+        """A small start that the theory covers: what the contract of theories is tested on."""
 
+    @property
     @abc.abstractmethod
-    def audit(self, start: Start) -> tuple[Assumption, ...]:
+    def audit(self) -> tuple[Assumption, ...]:
         """Each hypothesis of the theorems, measured on this problem."""
 
-    def preferred(self, start: Start) -> str:
-        """What `method="auto"` takes: the closed form, or "numeric" where that does better."""
-        return "closed"
+    @property
+    def preferred(self) -> str:
+        """What `method="auto"` takes: a method of this theory, or "numeric" where that does better."""
+        return "numeric"
 
-
-def refuse_large_start(start: Start) -> None:
-    """Units of norm 1 and more are not dormant: there is nothing to predict."""
-    largest = float(start.norms.max())
-    if not largest < 1:
-        raise InputError(
-            f"At scale {start.scale:g} the largest unit starts with norm {largest:.3g}: it is not "
-            "dormant. Use a smaller scale."
-        )
+    def outcome(self, method: str) -> Outcome:
+        """What one of the methods predicts."""
+        if method not in self.methods:
+            raise InputError(
+                f"{type(self).__name__} has no method '{method}', but {', '.join(self.methods)}."
+            )
+        return getattr(self, method.replace("-", "_"))

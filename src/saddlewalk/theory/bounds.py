@@ -26,11 +26,14 @@ from jaxtyping import Float
 
 from saddlewalk.problem import norms
 from saddlewalk.theory.base import Start
+from saddlewalk.theory.staircase import Assumption
 
 Numbers = float | int | Float[np.ndarray, "..."]
 
 _HALF = 1 - math.sqrt(0.5)
 """Part of a feature that units must hold for half of its loss to be gone: (1 - s)^2 = 1/2."""
+_ALIGNED = 0.9
+"""Part of the maximal utility with which a unit starts aligned."""
 
 
 def utility_to_reach(norm: Numbers, degree: float | int, threshold: Numbers = 1.0) -> Numbers:
@@ -92,3 +95,14 @@ def bounds_from_start(
     learned = half_learned_norm(shares, gain * utilities, problem.degree, problem.width)
     threshold = np.minimum(learned, 1 / math.sqrt(rates.max()))
     return np.asarray(waiting_time(largest, gain * utilities, problem.degree, threshold))
+
+
+def times_are_bounds(units: str, features: str, aligned: float) -> Assumption:
+    """Largest initial utility over the maximal one: what makes a bound of a time the time itself."""
+    return Assumption(
+        f"{units} start aligned: largest initial utility / maximal utility",
+        aligned > _ALIGNED,
+        aligned,
+        "1 for exact times. Else the first time is a lower bound, and later ones are lower bounds "
+        f"only where {units} did not grow on earlier {features}: use method 'numeric' for times",
+    )

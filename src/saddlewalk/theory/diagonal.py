@@ -22,6 +22,7 @@ and Flammarion (Algorithm 2), :math:`s_i \leftarrow s_i - \tau g_i` until some :
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -32,8 +33,8 @@ from saddlewalk.curves import Stage, Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
 from saddlewalk.problem.scale import check_scale
-from saddlewalk.tasks import Moments, Samples, compress
-from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start
+from saddlewalk.tasks import Moments, Samples, compress, sparse_regression
+from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Diagonal
 
@@ -220,34 +221,97 @@ def accumulated_utility(
     return path
 
 
-class DiagonalTheory(AbstractTheory):
+class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
     """Section 3: everything about a diagonal network is known in closed form."""
 
+    methods: ClassVar[tuple[str, ...]] = ("closed", "limit")
     references: ClassVar[tuple[str, ...]] = (
         "kunin2025agf: Alternating Gradient Flows, section 3, Theorem C.4, Corollary C.5, Eq 38",
         "pesme2023saddle: Pesme and Flammarion, Saddle-to-saddle dynamics in diagonal linear networks",
     )
 
-    def covers(self, problem: Problem) -> bool:
+    @classmethod
+    def covers(cls, problem: Problem) -> bool:
         """Diagonal units under a squared loss."""
         return isinstance(problem.units, Diagonal) and isinstance(problem.task, Moments)
 
-    def methods(self) -> dict[str, Method]:
-        """At finite scale, and in the limit."""
-        return {"closed": _at_finite_scale, "limit": _in_the_limit}
+    @classmethod
+    def example(cls) -> Start:
+        """Five coefficients, three of them learned, in a design with some correlation."""
+        task = sparse_regression(samples=30, dim=5, sparsity=3, correlation=0.2)
+        return Start(Problem(task, Diagonal()), 1e-12)
 
-    def preferred(self, start: Start) -> str:
+    @cached_property
+    def regression(self) -> Regression:
+        """The least squares problem behind the task."""
+        regression = Regression.of(self.task)
+        silent = np.flatnonzero(np.linalg.norm(regression.design, axis=0) == 0)
+        if len(silent):
+            raise InputError(
+                f"Input {silent[0]} is zero everywhere: its unit can learn nothing. Remove it."
+            )
+        return regression
+
+    @cached_property
+    def initial(self) -> float:
+        """The scale behind p = q = alpha / sqrt(rate_u): learning rates rescale the start."""
+        scale = self.start.scale
+        if not 0 < scale < 1:
+            raise InputError(f"The scale (alpha) must be a positive number below 1; got {scale}.")
+        return scale / math.sqrt(self.units.rate_u)
+
+    @cached_property
+    def closed(self) -> Outcome:
+        """AGF at finite scale."""
+        check_scale(self.start.scale)
+        eta = -math.log(math.sqrt(2) * self.initial)
+        if eta <= 0:
+            raise InputError(
+                f"At scale {self.start.scale:g} every unit starts with norm sqrt(2) alpha >= 1: none is "
+                "dormant. Use a scale below 0.7."
+            )
+        return self._outcome(agf_sequence(self.regression, eta), eta)
+
+    @cached_property
+    def limit(self) -> Outcome:
+        """The limit process on its own clock, t = -log(alpha) s.
+
+        It holds at finite scale, too: the norm 1 is reached after arccosh(1 / (2 alpha^2)) / 2, which is
+        -log(alpha) up to alpha^4.
+        """
+        return self._outcome(limit_sequence(self.regression), -math.log(self.initial))
+
+    def _outcome(self, found: tuple[list[Jump], Stopped], eta: float) -> Outcome:
+        if self.start.given is not None:
+            raise InputError(
+                "The closed form starts from (u, v) = (sqrt(2) alpha, 0); use method 'numeric' for a "
+                "start of your own."
+            )
+        jumps, stopped = found
+        clock = math.sqrt(self.units.rate_u * self.units.rate_v)  # rates speed up the clock
+        regression = self.regression
+        return Outcome(
+            stages=tuple(_stage(jump, regression, eta / clock) for jump in jumps),
+            stopped=stopped,
+            assumptions=_audit_of_jumps(jumps, self.initial),
+            eta=eta,
+            initial_loss=regression.loss(np.zeros(regression.design.shape[1])),
+        )
+
+    @property
+    def preferred(self) -> str:
         """The closed form where its hypotheses hold."""
-        measured = (*self.audit(start), *_at_finite_scale(start).assumptions)
+        measured = (*self.audit, *self.closed.assumptions)
         return "closed" if all(assumption.holds for assumption in measured) else "numeric"
 
-    def audit(self, start: Start) -> tuple[Assumption, ...]:
+    @cached_property
+    def audit(self) -> tuple[Assumption, ...]:
         """General position and a small start; the methods add what depends on their jumps."""
-        design = _regression(start).design
+        design = self.regression.design
         columns = design / np.linalg.norm(design, axis=0)
         cosine = np.abs(columns.T @ columns) - np.eye(columns.shape[1])
         closest = float(cosine.max()) if cosine.size > 1 else 0.0
-        norm = math.sqrt(2) * _initial(start)
+        norm = math.sqrt(2) * self.initial
         return (
             Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
             Assumption(
@@ -257,67 +321,6 @@ class DiagonalTheory(AbstractTheory):
                 "below 1",
             ),
         )
-
-
-def _regression(start: Start) -> Regression:
-    task = start.problem.task
-    assert isinstance(task, Moments)
-    regression = Regression.of(task)
-    silent = np.flatnonzero(np.linalg.norm(regression.design, axis=0) == 0)
-    if len(silent):
-        raise InputError(
-            f"Input {silent[0]} is zero everywhere: its unit can learn nothing. Remove it."
-        )
-    if not 0 < start.scale < 1:
-        raise InputError(f"The scale (alpha) must be a positive number below 1; got {start.scale}.")
-    return regression
-
-
-def _initial(start: Start) -> float:
-    """The scale behind p = q = alpha / sqrt(rate_u): learning rates rescale the start."""
-    units = start.problem.units
-    assert isinstance(units, Diagonal)
-    return start.scale / math.sqrt(units.rate_u)
-
-
-def _at_finite_scale(start: Start) -> Outcome:
-    check_scale(start.scale)
-    regression = _regression(start)
-    eta = -math.log(math.sqrt(2) * _initial(start))
-    if eta <= 0:
-        raise InputError(
-            f"At scale {start.scale:g} every unit starts with norm sqrt(2) alpha >= 1: none is "
-            "dormant. Use a scale below 0.7."
-        )
-    return _outcome(start, regression, agf_sequence(regression, eta), eta)
-
-
-def _in_the_limit(start: Start) -> Outcome:
-    """Their clock, t = -log(alpha) s. It also holds at finite scale, where the norm 1 is reached
-    after arccosh(1 / (2 alpha^2)) / 2, which is -log(alpha) up to alpha^4."""
-    regression = _regression(start)
-    return _outcome(start, regression, limit_sequence(regression), -math.log(_initial(start)))
-
-
-def _outcome(
-    start: Start, regression: Regression, found: tuple[list[Jump], Stopped], eta: float
-) -> Outcome:
-    if start.given is not None:
-        raise InputError(
-            "The closed form starts from (u, v) = (sqrt(2) alpha, 0); use method 'numeric' for a "
-            "start of your own."
-        )
-    jumps, stopped = found
-    units = start.problem.units
-    assert isinstance(units, Diagonal)
-    clock = math.sqrt(units.rate_u * units.rate_v)  # learning rates speed up the clock
-    return Outcome(
-        stages=tuple(_stage(jump, regression, eta / clock) for jump in jumps),
-        stopped=stopped,
-        assumptions=_audit_of_jumps(jumps, _initial(start)),
-        eta=eta,
-        initial_loss=regression.loss(np.zeros(regression.design.shape[1])),
-    )
 
 
 def _stage(jump: Jump, regression: Regression, unit_of_time: float) -> Stage:

@@ -36,6 +36,7 @@ Jump times have no closed form: neurons align while they grow. What is closed is
 import itertools
 import math
 from collections.abc import Collection
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -43,9 +44,9 @@ from jaxtyping import Float
 
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem, SquaredError
-from saddlewalk.tasks import ModularAddition
-from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
-from saddlewalk.theory.bounds import bounds_from_start
+from saddlewalk.tasks import ModularAddition, modular_addition
+from saddlewalk.theory.base import AbstractTheory, Outcome, Start
+from saddlewalk.theory.bounds import bounds_from_start, times_are_bounds
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import QuadraticPair
 
@@ -60,7 +61,6 @@ _CLEAR = 0.15
 between neurons (5% at a gap of 0.1, 40% at 0.02)."""
 _SMALL = 0.1
 """Initial norm, relative to that of a learned neuron, above which jump times err by some 10%."""
-_ALIGNED = 0.9
 _SHOWN = 5
 
 Words = Float[np.ndarray, "*neurons p"]
@@ -190,14 +190,16 @@ def escapes(p: int, frequencies: Collection[int]) -> list[tuple[int, int]]:
     return [pair for pair in (*tripled, *mirrored) if pair[1] in frequencies]
 
 
-class ModularTheory(AbstractTheory):
+class ModularTheory(AbstractTheory[ModularAddition, QuadraticPair]):
     """Quadratic neurons on modular addition."""
 
+    methods: ClassVar[tuple[str, ...]] = ("closed",)
     references: ClassVar[tuple[str, ...]] = (
         "kunin2025agf: Alternating Gradient Flows, section 5, Theorems 5.1 and 5.2, appendix F",
     )
 
-    def covers(self, problem: Problem) -> bool:
+    @classmethod
+    def covers(cls, problem: Problem) -> bool:
         """Pairs of words, all of them, under the squared loss."""
         return (
             isinstance(problem.units, QuadraticPair)
@@ -205,57 +207,68 @@ class ModularTheory(AbstractTheory):
             and isinstance(problem.penalty, SquaredError)
         )
 
-    def methods(self) -> dict[str, Method]:
-        """Exact levels with lower bounds of the times."""
-        return {"closed": closed}
+    @classmethod
+    def example(cls) -> Start:
+        """One frequency modulo 5, six neurons."""
+        return Start(Problem(modular_addition(5, {1: 4.0}), QuadraticPair(6)), 0.02)
 
-    def preferred(self, start: Start) -> str:
-        """Times are bounds only."""
-        return "numeric"
+    @cached_property
+    def order(self) -> tuple[int, ...]:
+        """Frequencies in the order in which they are learned."""
+        return ordered_frequencies(self.task)
 
-    def audit(self, start: Start) -> tuple[Assumption, ...]:
+    @cached_property
+    def utilities(self) -> Float[np.ndarray, " frequencies"]:
+        """The maximal utility of each frequency, in that order."""
+        task = self.task
+        return np.array([maximal_utility(task.p, k, task.spectrum[k]) for k in self.order])
+
+    @cached_property
+    def closed(self) -> Outcome:
+        """Levels by Eq 9; times as lower bounds from the start."""
+        self.start.check_dormant()
+        task, order = self.task, self.order
+        learned = parts_learned(task.p, order, self.start.problem.width)
+        drops = np.array([share(task.p, k, task.spectrum[k]) for k in order])
+        times = bounds_from_start(self.start, self.utilities, drops)
+        # what stays of each frequency, not what went: a task learned fully ends at exactly zero
+        left = drops * (1 - learned)
+        after = [float(left[: i + 1].sum() + drops[i + 1 :].sum()) for i in range(len(order))]
+        names = {name["frequency"]: name for name in task.modes().names}
+        return Outcome(
+            stages=tuple(
+                Stage(time=float(times[i]), loss=after[i], units=(), feature=names[k])
+                for i, k in enumerate(order)
+                if learned[i] > 0
+            ),
+            stopped=Stopped.NO_UTILITY if (learned == 1).all() else Stopped.NO_DORMANT,
+            assumptions=(self._times_are_bounds,),
+            initial_loss=float(drops.sum()),
+        )
+
+    @cached_property
+    def audit(self) -> tuple[Assumption, ...]:
         """The hypotheses of section 5 and of appendix F.2."""
-        task = _task(start)
-        order = ordered_frequencies(task)
+        task, order = self.task, self.order
         return (
             _odd(task.p),
             _distinct(task, order),
             _resonances(task.p, order),
-            _enough_neurons(task.p, start.problem.width, order),
-            _small(start, task, order),
+            _enough_neurons(task.p, self.start.problem.width, order),
+            _small(self.start, task, order),
         )
+
+    @property
+    def _times_are_bounds(self) -> Assumption:
+        theta = np.asarray(self.start.theta) / self.start.norms[:, None]
+        initial = utility(np.asarray(self.task.encoding), *np.split(theta, 3, axis=1))
+        aligned = float(np.max(initial) / self.utilities.max())
+        return times_are_bounds("neurons", "frequencies", aligned)
 
 
 def ordered_frequencies(task: ModularAddition) -> tuple[int, ...]:
     """Frequencies in the order in which they are learned: by decreasing maximal utility."""
     return tuple(sorted(task.frequencies, key=lambda k: -_speed(task, k)))
-
-
-def closed(start: Start) -> Outcome:
-    """Levels by Eq 9; times as lower bounds from the start."""
-    refuse_large_start(start)
-    task = _task(start)
-    order = ordered_frequencies(task)
-    size = task.spectrum
-    learned = parts_learned(task.p, order, start.problem.width)
-    drops = np.array([share(task.p, k, size[k]) for k in order])
-    best = np.array([maximal_utility(task.p, k, size[k]) for k in order])
-    times = bounds_from_start(start, best, drops)
-    initial = float(drops.sum())
-    # what stays of each frequency, not what went: a task learned fully ends at exactly zero
-    left = drops * (1 - learned)
-    after = [float(left[: i + 1].sum() + drops[i + 1 :].sum()) for i in range(len(order))]
-    names = {name["frequency"]: name for name in task.modes().names}
-    return Outcome(
-        stages=tuple(
-            Stage(time=float(times[i]), loss=after[i], units=(), feature=names[k])
-            for i, k in enumerate(order)
-            if learned[i] > 0
-        ),
-        stopped=Stopped.NO_UTILITY if (learned == 1).all() else Stopped.NO_DORMANT,
-        assumptions=(_times_are_bounds(start, task, best.max()),),
-        initial_loss=initial,
-    )
 
 
 def parts_learned(p: int, order: tuple[int, ...], width: int) -> Float[np.ndarray, " frequencies"]:
@@ -267,12 +280,6 @@ def parts_learned(p: int, order: tuple[int, ...], width: int) -> Float[np.ndarra
         parts.append(table[used])
         width -= used
     return np.array(parts)
-
-
-def _task(start: Start) -> ModularAddition:
-    task = start.problem.task
-    assert isinstance(task, ModularAddition)
-    return task
 
 
 def _speed(task: ModularAddition, frequency: int) -> float:
@@ -341,17 +348,4 @@ def _small(start: Start, task: ModularAddition, order: tuple[int, ...]) -> Assum
         relative < _SMALL,
         relative,
         f"below {_SMALL:g}; the relative error of the jump times is of this order",
-    )
-
-
-def _times_are_bounds(start: Start, task: ModularAddition, best: float) -> Assumption:
-    theta = np.asarray(start.theta) / start.norms[:, None]
-    initial = utility(np.asarray(task.encoding), *np.split(theta, 3, axis=1))
-    aligned = float(np.max(initial) / best)
-    return Assumption(
-        "neurons start aligned: largest initial utility / maximal utility",
-        aligned > _ALIGNED,
-        aligned,
-        "1 for exact times. Else the first time is a lower bound, and later ones are lower bounds "
-        "only where neurons did not grow on earlier frequencies: use method 'numeric' for times",
     )

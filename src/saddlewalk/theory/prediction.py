@@ -11,30 +11,36 @@ from saddlewalk.errors import InputError, nearest
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
 from saddlewalk.tasks import AbstractTask
-from saddlewalk.theory.agf import algorithm_1, in_real_time, instantly_aligned
+from saddlewalk.theory.agf import AlternatingGradientFlows
 from saddlewalk.theory.attention import AttentionTheory
-from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
+from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.diagonal import DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
-from saddlewalk.theory.staircase import Assumption, Staircase
+from saddlewalk.theory.staircase import Staircase
 from saddlewalk.units import AbstractUnits
 
-NUMERIC: dict[str, Method] = {
-    "numeric": in_real_time,
-    "algorithm-1": algorithm_1,
-    "instant-alignment": instantly_aligned,
-}
-"""Methods that every sum of units has."""
-THEORIES: tuple[AbstractTheory, ...] = (
-    DiagonalTheory(),
-    LinearTheory(),
-    AttentionTheory(),
-    ModularTheory(),
+THEORIES: tuple[type[AbstractTheory], ...] = (
+    DiagonalTheory,
+    LinearTheory,
+    AttentionTheory,
+    ModularTheory,
+    AlternatingGradientFlows,
 )
-"""Settings with closed forms."""
-_REFERENCE = "kunin2025agf: Alternating Gradient Flows, section 2, Algorithm 1, appendix B"
+"""From the most special to the one that every sum of units has."""
+
+
+def theories_of(problem: Problem) -> tuple[type[AbstractTheory], ...]:
+    """The theories that speak about a problem, the most special first."""
+    general = (AlternatingGradientFlows,) if problem.adaptive else THEORIES
+    return tuple(theory for theory in general if theory.covers(problem))
+
+
+def methods_of(problem: Problem) -> tuple[str, ...]:
+    """What `predict(method=...)` takes for a problem."""
+    theories = reversed(theories_of(problem))
+    return ("auto", *(method for theory in theories for method in theory.methods))
 
 
 @in_float64
@@ -43,14 +49,15 @@ def predict(
     units: AbstractUnits,
     scale: float,
     seed: int = 0,
+    *,
     method: str = "auto",
     rates: dict[str, float] | None = None,
-    *,
     penalty: AbstractLoss | None = None,
     start: Any = None,
     adaptive: bool = False,
     eta: str = "norm",
     max_time: float = math.inf,
+    progress: bool | None = None,
 ) -> Staircase:
     """Predict what is learned, in which order, when, and the loss between.
 
@@ -72,6 +79,7 @@ def predict(
         utility has fallen to 1e-4 of its largest, as `train` does.
     eta : what accelerated time is measured in: "norm" (that of a unit of mean size at the start, Eq
         20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
+    progress : show a progress line on stderr; by default if it is a terminal.
     """
     if eta not in ("norm", "mean"):
         raise InputError(f"eta must be 'norm' or 'mean'; got '{eta}'.")
@@ -83,24 +91,20 @@ def predict(
             "at its layers with `diagnose`."
         )
     problem = Problem(task, units, penalty, rates, adaptive=adaptive)
-    origin = Start(problem, scale, seed, start, max_time)
-    theory = next((t for t in THEORIES if not adaptive and t.covers(problem)), None)
-    methods = {**(theory.methods() if theory else {}), **NUMERIC}
-    if method != "auto" and method not in methods:
+    origin = Start(problem, scale, seed, start, max_time, progress)
+    theories = [theory(origin) for theory in theories_of(problem)]
+    chosen = theories[0].preferred if method == "auto" and start is None else method
+    chosen = "numeric" if chosen == "auto" else chosen
+    theory = next((one for one in theories if chosen in one.methods), None)
+    if theory is None:
         raise InputError(
             f"{type(units).__name__} units have no method '{method}' on this task."
-            f"{nearest(method, ['auto', *methods])}"
+            f"{nearest(method, methods_of(problem))}"
         )
-    chosen = method
-    if method == "auto":
-        chosen = theory.preferred(origin) if theory and start is None else "numeric"
-    if chosen in NUMERIC:
-        refuse_large_start(origin)
-    outcome = methods[chosen](origin)
-    audit = theory.audit(origin) if theory else _general_audit(origin)
+    outcome = theory.outcome(chosen)
     if eta == "mean":
         outcome = replace(outcome, eta=_mean_threshold(origin))
-    return _staircase(origin, chosen, outcome, audit, theory)
+    return _staircase(origin, chosen, outcome, theories[0])
 
 
 def _mean_threshold(start: Start) -> float:
@@ -108,18 +112,14 @@ def _mean_threshold(start: Start) -> float:
     return float(np.mean(utility_to_reach(start.norms, start.problem.pace_degree)))
 
 
-def _staircase(
-    start: Start,
-    method: str,
-    outcome: Outcome,
-    audit: tuple[Assumption, ...],
-    theory: AbstractTheory | None,
-) -> Staircase:
-    problem = start.problem
-    eta = outcome.eta
+def _staircase(start: Start, method: str, outcome: Outcome, theory: AbstractTheory) -> Staircase:
+    """A prediction with the audit of the most special theory that speaks about the problem."""
+    problem, eta, initial = start.problem, outcome.eta, outcome.initial_loss
     if eta is None:
         eta = acceleration(start.norm, problem.pace_degree)
-    initial = outcome.initial_loss
+    if initial is None:
+        initial = float(problem.loss(0 * start.theta))
+    curve = outcome.curve
     return Staircase(
         setting=problem.task.name,
         method=method,
@@ -127,28 +127,11 @@ def _staircase(
         seed=start.seed,
         degree=problem.degree,
         eta=eta,
-        initial_loss=float(problem.loss(0 * start.theta)) if initial is None else initial,
-        _problem=problem,
+        initial_loss=initial,
         stages=tuple(replace(s, time_accelerated=s.time / eta) for s in outcome.stages),
         stopped=outcome.stopped,
-        assumptions=(*audit, *outcome.assumptions),
-        references=theory.references if theory else (_REFERENCE,),
-        curve=None
-        if outcome.curve is None
-        else (tuple(outcome.curve[0].tolist()), tuple(outcome.curve[1].tolist())),
-    )
-
-
-def _general_audit(start: Start) -> tuple[Assumption, ...]:
-    blur = 1 / acceleration(start.norm, start.problem.pace_degree)
-    return (
-        Assumption(
-            "initial norm of a unit", start.norm < 1, start.norm, "below 1; the smaller the better"
-        ),
-        Assumption(
-            "order kappa of the units in their parameters",
-            start.problem.degree >= 2 and math.isfinite(blur),
-            float(start.problem.degree),
-            "at least 2, so that the origin is a saddle",
-        ),
+        assumptions=(*theory.audit, *outcome.assumptions),
+        references=theory.references,
+        curve=None if curve is None else (tuple(curve[0].tolist()), tuple(curve[1].tolist())),
+        _problem=problem,
     )

@@ -21,12 +21,10 @@ function. Where they do, plateaus are closed; jumps go by a few steps, in each o
 layer follows its flow exactly while the other is frozen.
 """
 
-from saddlewalk.theory.linear.finite_scale import Curve as Curve
-from saddlewalk.theory.linear.finite_scale import Reading as Reading
-from saddlewalk.theory.linear.finite_scale import Strangers as Strangers
+from saddlewalk.theory.linear.finite_scale import UncorrelatedModes as UncorrelatedModes
 from saddlewalk.theory.linear.finite_scale import logistic_curve as logistic_curve
 from saddlewalk.theory.linear.finite_scale import logistic_map as logistic_map
-from saddlewalk.theory.linear.finite_scale import read_stages as read_stages
+from saddlewalk.theory.linear.finite_scale import read_rests as read_rests
 from saddlewalk.theory.linear.finite_scale import transition_curve as transition_curve
 from saddlewalk.theory.linear.finite_scale import turns as turns
 from saddlewalk.theory.linear.greedy import greedy_low_rank as greedy_low_rank

@@ -15,6 +15,8 @@ from jaxtyping import Float
 from scipy.interpolate import CubicHermiteSpline
 from scipy.signal import find_peaks
 
+from saddlewalk.curves import LossCurve
+from saddlewalk.curves.reading import crossings, read_stages
 from saddlewalk.theory.linear.limit import Event, events_of
 from saddlewalk.theory.linear.maps import (
     Covariances,
@@ -54,15 +56,7 @@ _APART = 0.05
 """Levels differ if they do so by this part of the difference between those beside them."""
 
 
-class Curve(NamedTuple):
-    """A loss curve with its slope."""
-
-    time: Float[np.ndarray, " time"]
-    loss: Float[np.ndarray, " time"]
-    rate: Float[np.ndarray, " time"]
-
-
-class Strangers(NamedTuple):
+class UncorrelatedModes(NamedTuple):
     """Modes that never meet, and where they start in the hidden space."""
 
     sigma: Vector
@@ -72,7 +66,7 @@ class Strangers(NamedTuple):
     """Amplitudes at the start, in units of their size at rest."""
 
     @classmethod
-    def of(cls, covariances: Covariances, layers: Layers) -> "Strangers":
+    def of(cls, covariances: Covariances, layers: Layers) -> "UncorrelatedModes":
         """The modes of Sigma_yx, where they are uncorrelated."""
         left, sigma, right = covariances.singular
         variances = covariances.variances @ right**2
@@ -84,12 +78,12 @@ class Strangers(NamedTuple):
         """Strength of each mode when it is learned: sigma / lambda."""
         return self.sigma / self.variances
 
-    def only(self, which: np.ndarray) -> "Strangers":
+    def only(self, which: np.ndarray) -> "UncorrelatedModes":
         """Some of the modes."""
-        return Strangers(*(part[which] for part in self))
+        return UncorrelatedModes(*(part[which] for part in self))
 
 
-def logistic_map(modes: Strangers, time: float) -> Float[np.ndarray, "modes modes"]:
+def logistic_map(modes: UncorrelatedModes, time: float) -> Float[np.ndarray, "modes modes"]:
     r"""The matrix logistic function: :math:`U^\top \beta(t)\, V` of modes that never meet.
 
     With seeds :math:`y_j`, rests :math:`s_j^*` and :math:`Y_j = y_j \sqrt{e^{2\sigma_j t} - 1}`,
@@ -114,7 +108,7 @@ def logistic_map(modes: Strangers, time: float) -> Float[np.ndarray, "modes mode
     return np.outer(root, root) * (one - inverse / np.outer(scale, scale))
 
 
-def turns(modes: Strangers) -> tuple[list[int], list[float]]:
+def turns(modes: UncorrelatedModes) -> tuple[list[int], list[float]]:
     """Order and times in which modes come to rest, each taking a direction from the others."""
     left, waiting = modes.seeds, np.ones(len(modes.sigma), dtype=bool)
     order: list[int] = []
@@ -134,9 +128,9 @@ def turns(modes: Strangers) -> tuple[list[int], list[float]]:
     return order, times
 
 
-def logistic_curve(covariances: Covariances, layers: Layers) -> tuple[Curve, list[Event]]:
+def logistic_curve(covariances: Covariances, layers: Layers) -> tuple[LossCurve, list[Event]]:
     """The loss of modes that never meet, and the order in which this start learns them."""
-    modes = Strangers.of(covariances, layers)
+    modes = UncorrelatedModes.of(covariances, layers)
     order, times = turns(modes)
     explained = modes.sigma * modes.rest
     when = np.full(len(explained), np.inf)
@@ -147,11 +141,11 @@ def logistic_curve(covariances: Covariances, layers: Layers) -> tuple[Curve, lis
     grid = np.array(times)[:, None] + _AROUND / (2 * modes.sigma[:, None])
     grid = np.unique(np.maximum(grid, _AT_ONCE / modes.sigma.max()))
     loss, rate = np.array([_logistic_loss(modes, time) for time in grid.tolist()]).T
-    curve = Curve(grid, covariances.floor + 0.5 * unlearned + loss, rate)
+    curve = LossCurve(grid, covariances.floor + 0.5 * unlearned + loss, rate)
     return curve, [events[k] for k in order]
 
 
-def _logistic_loss(modes: Strangers, time: float) -> tuple[float, float]:
+def _logistic_loss(modes: UncorrelatedModes, time: float) -> tuple[float, float]:
     """Loss and slope; modes that have hardly begun to grow are left out."""
     seen = np.log(np.linalg.norm(modes.seeds, axis=1)) + modes.sigma * time > _UNSEEN
     unseen = 0.5 * float((modes.sigma * modes.rest)[~seen].sum())
@@ -164,17 +158,19 @@ def _logistic_loss(modes: Strangers, time: float) -> tuple[float, float]:
     return unseen + 0.5 * float(np.sum(gap**2 * modes.variances)), -float(slope)
 
 
-def transition_curve(covariances: Covariances, layers: Layers) -> Curve:
+def transition_curve(covariances: Covariances, layers: Layers) -> LossCurve:
     """The loss where modes meet: closed plateaus, and steps layer by layer within jumps.
 
     Dormant directions of the hidden space grow in the gradient that the active ones leave; the
     largest turns active when its own effect on the gradient begins to show.
     """
-    points = itertools.islice(_follow(covariances, layers), _MOST_STEPS)
-    return Curve(*np.array(list(points)).T)
+    points = itertools.islice(_points_of_curve(covariances, layers), _MOST_STEPS)
+    return LossCurve(*np.array(list(points)).T)
 
 
-def _follow(covariances: Covariances, layers: Layers) -> Iterator[tuple[float, float, float]]:
+def _points_of_curve(
+    covariances: Covariances, layers: Layers
+) -> Iterator[tuple[float, float, float]]:
     """Time, loss and slope, until the last mode that has a unit is learned."""
     explained = covariances.explained[1]
     levels = 0.5 * np.append(np.cumsum(explained[::-1])[::-1], 0.0)
@@ -233,55 +229,31 @@ def _drift(layers: Layers, gradient: Matrix, time: float) -> Layers:
     return layers
 
 
-class Reading(NamedTuple):
-    """What is read off a curve."""
+def read_rests(curve: LossCurve, levels: list[float]) -> tuple[list[float], list[float]]:
+    """Times of the jumps between these levels, and the levels where a fine curve really rests.
 
-    times: list[float]
-    levels: list[float]
-    curve: tuple[np.ndarray, np.ndarray]
-
-
-def read_stages(curve: Curve, levels: list[float]) -> Reading:
-    """Times of the jumps between these levels, and the levels where the curve really rests.
-
-    As in a simulation, a curve rests where it is flattest between two jumps, and jumps where the
-    loss passes the middle between two levels.
+    A jump may lead to another saddle than expected: where there is no rest in the right place, one that is
+    well apart from those of the neighbors is taken. The last level is approached for ever, and is known.
     """
-    time, loss, slope = _refined(curve)
-    rests = levels.copy()
-    for k, rest in enumerate(_rests(loss, slope, _middles(levels)), 1):
-        if rest is not None:
-            rests[k] = float(loss[rest])
-    times = np.interp(-_middles(rests), -loss, time)
-    return Reading(times.tolist(), rests, (time, loss))
+    seen = read_stages(curve, levels).levels
+    rests = [levels[0], *seen[: len(levels) - 2], levels[-1]]
+    for k in (k for k, rest in enumerate(rests) if math.isnan(rest)):
+        rests[k] = _rest_elsewhere(curve, rests, k, levels[k])
+    return crossings(curve, rests), rests
 
 
-def _rests(loss: np.ndarray, slope: np.ndarray, jumps: np.ndarray) -> list[int | None]:
-    """Where the curve rests between the jumps at these losses: flatter than at both of them.
-
-    A jump may lead to another saddle than expected: where there is no rest in the right place, one
-    that is well apart from those of the neighbors is taken.
-    """
-    steepness = np.log(np.maximum(-slope, np.finfo(float).tiny))
-    rests: list[int | None] = []
-    for start, end in itertools.pairwise(np.searchsorted(-loss, -jumps).tolist()):
-        flattest = start + int(np.argmin(steepness[start : end + 1]))
-        rests.append(flattest if start < flattest < end else None)
-    others = find_peaks(-steepness, prominence=_PROMINENCE)[0].tolist()
-    for k in (k for k, rest in enumerate(rests) if rest is None):
-        high = loss[next((rest for rest in rests[:k][::-1] if rest is not None), 0)]
-        low = loss[next((rest for rest in rests[k + 1 :] if rest is not None), -1)]
-        margin = _APART * (high - low)
-        apart = [other for other in others if low + margin < loss[other] < high - margin]
-        rests[k] = min(apart, key=steepness.__getitem__, default=None)
-    return rests
+def _rest_elsewhere(curve: LossCurve, rests: list[float], k: int, expected: float) -> float:
+    """The flattest place of a curve between the rests before and after the one that is missing."""
+    steepness = np.log(np.maximum(-curve.rate, np.finfo(float).tiny))
+    high = next(rest for rest in rests[:k][::-1] if not math.isnan(rest))
+    low = next(rest for rest in rests[k + 1 :] if not math.isnan(rest))
+    margin = _APART * (high - low)
+    flat = find_peaks(-steepness, prominence=_PROMINENCE)[0].tolist()
+    apart = [place for place in flat if low + margin < curve.loss[place] < high - margin]
+    return float(curve.loss[min(apart, key=steepness.__getitem__)]) if apart else expected
 
 
-def _middles(levels: list[float]) -> np.ndarray:
-    return 0.5 * (np.array(levels[:-1]) + np.array(levels[1:]))
-
-
-def _refined(curve: Curve) -> Curve:
+def refined(curve: LossCurve) -> LossCurve:
     """A monotone cubic through the points: slopes are at most three times the chords."""
     chord = np.diff(curve.loss) / np.diff(curve.time)
     steepest = 3 * np.maximum(np.append(chord, chord[-1]), np.append(chord[0], chord))
@@ -290,4 +262,4 @@ def _refined(curve: Curve) -> Curve:
     part = np.arange(_FINE) / _FINE
     fine = (curve.time[:-1, None] + part * np.diff(curve.time)[:, None]).ravel()
     fine = np.append(fine, curve.time[-1])
-    return Curve(fine, np.minimum.accumulate(spline(fine)), spline(fine, 1))
+    return LossCurve(fine, np.minimum.accumulate(spline(fine)), spline(fine, 1))

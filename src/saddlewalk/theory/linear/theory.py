@@ -2,28 +2,35 @@
 
 import itertools
 import math
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem, SquaredError
-from saddlewalk.tasks import Moments
-from saddlewalk.theory.base import AbstractTheory, Method, Outcome, Start, refuse_large_start
-from saddlewalk.theory.linear.finite_scale import logistic_curve, read_stages, transition_curve
+from saddlewalk.tasks import Moments, linear_map
+from saddlewalk.theory.base import AbstractTheory, Outcome, Start
+from saddlewalk.theory.linear.finite_scale import (
+    logistic_curve,
+    read_rests,
+    refined,
+    transition_curve,
+)
 from saddlewalk.theory.linear.greedy import greedy_low_rank
-from saddlewalk.theory.linear.limit import largest_correlation, limit_events, loss_levels
+from saddlewalk.theory.linear.limit import Event, largest_correlation, limit_events, loss_levels
 from saddlewalk.theory.linear.maps import Covariances, Layers, Vector, accumulated_times
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Dense
 
-_STRANGERS = 1e-6
+_UNCORRELATED = 1e-6
 """Modes whose inputs are correlated less than this never meet."""
 
 
-class LinearTheory(AbstractTheory):
+class LinearTheory(AbstractTheory[Moments, Dense]):
     """Linear networks of two layers under the squared loss."""
 
+    methods: ClassVar[tuple[str, ...]] = ("closed", "limit", "greedy-low-rank")
     references: ClassVar[tuple[str, ...]] = (
         "kunin2025agf: Alternating Gradient Flows, section 4, Conjecture 4.1, appendix D",
         "gidel2019implicit: Gidel, Bach and Lacoste-Julien, tau = 1/sigma for commuting covariances",
@@ -32,7 +39,8 @@ class LinearTheory(AbstractTheory):
         "saxe2014exact: Saxe, McClelland and Ganguli, logistic growth of one mode",
     )
 
-    def covers(self, problem: Problem) -> bool:
+    @classmethod
+    def covers(cls, problem: Problem) -> bool:
         """Linear neurons with equal learning rates, squared loss."""
         units = problem.units
         return (
@@ -43,24 +51,106 @@ class LinearTheory(AbstractTheory):
             and bool(np.all(np.asarray(problem.rates) == 1))
         )
 
-    def methods(self) -> dict[str, Method]:
-        """At this scale, at vanishing scale, and by Algorithm 3 (with the times of the limit)."""
-        return {"closed": _closed, "limit": _limit, "greedy-low-rank": _greedy}
+    @classmethod
+    def example(cls) -> Start:
+        """Three modes that never meet, of which each has a unit."""
+        task = linear_map(dim=3, outputs=3, decay=1.0, commuting=True)
+        return Start(Problem(task, Dense(3, "linear")), 1e-8)
 
-    def preferred(self, start: Start) -> str:
+    @property
+    def width(self) -> int:
+        """Number of units."""
+        return self.start.problem.width
+
+    @cached_property
+    def covariances(self) -> Covariances:
+        """Sigma_xx and Sigma_yx, and their modes."""
+        return Covariances.of(self.task)
+
+    @cached_property
+    def order_of_limit(self) -> list[Event]:
+        """Which modes are learned, and when, as the scale vanishes; as many as there are units."""
+        return limit_events(self.covariances)[: self.width]
+
+    @cached_property
+    def closed(self) -> Outcome:
+        """The curve from the actual start, and the stages read off it."""
+        self.start.check_dormant()
+        covariances = self.covariances
+        layers = Layers.of(covariances, np.asarray(self.start.theta))
+        if len(covariances.explained[1]) == 0:
+            return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
+        if largest_correlation(covariances) < _UNCORRELATED:
+            curve, events = logistic_curve(covariances, layers)
+        else:
+            curve, events = transition_curve(covariances, layers), self.order_of_limit
+        fine = refined(curve)
+        times, levels = read_rests(fine, loss_levels(covariances, events))
+        return Outcome(
+            _stages(times, levels, [event.place for event in events], covariances),
+            self._stopped,
+            curve=(fine.time, fine.loss),
+            initial_loss=levels[0],
+        )
+
+    @cached_property
+    def limit(self) -> Outcome:
+        """Conjecture 4.1 in each family of modes."""
+        self.start.check_dormant()
+        events, eta = self.order_of_limit, -math.log(self.start.norm)
+        levels = loss_levels(self.covariances, events)
+        times, places = [eta * event.time for event in events], [event.place for event in events]
+        return Outcome(
+            _stages(times, levels, places, self.covariances),
+            self._stopped,
+            initial_loss=levels[0],
+        )
+
+    @cached_property
+    def greedy_low_rank(self) -> Outcome:
+        """Levels by Algorithm 3; times by the utilities accumulated in its gradients."""
+        self.start.check_dormant()
+        covariances, modes = self.covariances, len(self.covariances.explained[1])
+        found, rates = greedy_low_rank(covariances, min(self.width, modes))
+        losses = [0.5 * float(np.sum(covariances.gap(layers) ** 2)) for layers in found]
+        strengths = [_strengths(covariances, layers) for layers in found]
+        learned = [
+            int(np.argmax(after - before)) for before, after in itertools.pairwise(strengths)
+        ]
+        dormant = range(len(learned), 0, -1)
+        times = accumulated_times([sigma[:k] for k, sigma in zip(dormant, rates, strict=False)])
+        eta = -math.log(self.start.norm)
+        return Outcome(
+            _stages(
+                [eta * time for time in times],
+                [covariances.floor + loss for loss in losses],
+                learned,
+                covariances,
+            ),
+            self._stopped,
+            initial_loss=covariances.floor + losses[0],
+        )
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether units end with modes that are not the best ones, and must move on to those."""
+        return any(event.place >= self.width for event in self.order_of_limit)
+
+    @property
+    def preferred(self) -> str:
         """The closed form, unless modes give way to others for lack of units."""
-        covariances = _covariances(start)
-        return "numeric" if _give_way(covariances, start.problem.width) else "closed"
+        return "numeric" if self.gives_way else "closed"
 
-    def audit(self, start: Start) -> tuple[Assumption, ...]:
+    @cached_property
+    def audit(self) -> tuple[Assumption, ...]:
         """Hypotheses of Conjecture 4.1 and of Gidel's times, and what a small scale asks for."""
-        covariances, norm = _covariances(start), start.norm
+        covariances, norm = self.covariances, self.start.norm
         return (
             Assumption("initial norm of a unit", norm < 1, norm, "below 1"),
             _distinct(covariances, norm),
             _commuting(covariances),
             _same_order(covariances),
-            _enough_units(covariances, start.problem.width),
+            _enough_units(covariances, self.width, self.gives_way),
             _full_rank(covariances),
             Assumption(
                 "simulation in float64: initial norm of a unit",
@@ -70,71 +160,10 @@ class LinearTheory(AbstractTheory):
             ),
         )
 
-
-def _covariances(start: Start) -> Covariances:
-    assert isinstance(start.problem.task, Moments)
-    return Covariances.of(start.problem.task)
-
-
-def _closed(start: Start) -> Outcome:
-    """The curve from the actual start, and the stages read off it."""
-    refuse_large_start(start)
-    covariances, width = _covariances(start), start.problem.width
-    layers = Layers.of(covariances, np.asarray(start.theta))
-    if len(covariances.explained[1]) == 0:
-        return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
-    if largest_correlation(covariances) < _STRANGERS:
-        curve, events = logistic_curve(covariances, layers)
-    else:
-        curve, events = transition_curve(covariances, layers), limit_events(covariances)[:width]
-    reading = read_stages(curve, loss_levels(covariances, events))
-    return Outcome(
-        _stages(reading.times, reading.levels, [event.place for event in events], covariances),
-        _stopped(covariances, width),
-        curve=reading.curve,
-        initial_loss=reading.levels[0],
-    )
-
-
-def _limit(start: Start) -> Outcome:
-    """Conjecture 4.1 in each family of modes."""
-    refuse_large_start(start)
-    covariances, width = _covariances(start), start.problem.width
-    events = limit_events(covariances)[:width]
-    eta, levels = -math.log(start.norm), loss_levels(covariances, events)
-    return Outcome(
-        _stages(
-            [eta * event.time for event in events],
-            levels,
-            [event.place for event in events],
-            covariances,
-        ),
-        _stopped(covariances, width),
-        initial_loss=levels[0],
-    )
-
-
-def _greedy(start: Start) -> Outcome:
-    """Levels by Algorithm 3; times by the utilities accumulated in its gradients."""
-    refuse_large_start(start)
-    covariances, width = _covariances(start), start.problem.width
-    found, rates = greedy_low_rank(covariances, min(width, len(covariances.explained[1])))
-    losses = [0.5 * float(np.sum(covariances.gap(layers) ** 2)) for layers in found]
-    strengths = [_strengths(covariances, layers) for layers in found]
-    learned = [int(np.argmax(after - before)) for before, after in itertools.pairwise(strengths)]
-    dormant = range(len(learned), 0, -1)
-    times = accumulated_times([sigma[:k] for k, sigma in zip(dormant, rates, strict=False)])
-    eta = -math.log(start.norm)
-    return Outcome(
-        _stages(
-            [eta * time for time in times],
-            [covariances.floor + loss for loss in losses],
-            learned,
-            covariances,
-        ),
-        _stopped(covariances, width),
-        initial_loss=covariances.floor + losses[0],
-    )
+    @property
+    def _stopped(self) -> Stopped:
+        few = self.width < len(self.covariances.explained[1])
+        return Stopped.NO_DORMANT if few else Stopped.NO_UTILITY
 
 
 def _strengths(covariances: Covariances, layers: Layers) -> Vector:
@@ -160,15 +189,6 @@ def _stages(
     )
 
 
-def _stopped(covariances: Covariances, width: int) -> Stopped:
-    return Stopped.NO_DORMANT if width < len(covariances.explained[1]) else Stopped.NO_UTILITY
-
-
-def _give_way(covariances: Covariances, width: int) -> bool:
-    """Whether units end with modes that are not the best `width` ones, and must move on to those."""
-    return any(event.place >= width for event in limit_events(covariances)[:width])
-
-
 def _distinct(covariances: Covariances, norm: float) -> Assumption:
     sigma = covariances.singular[1]
     gaps = 1 - sigma[1:] / sigma[:-1]
@@ -187,7 +207,7 @@ def _commuting(covariances: Covariances) -> Assumption:
     largest = largest_correlation(covariances)
     return Assumption(
         "commuting covariances: largest correlation of the input of a singular mode with another",
-        largest < _STRANGERS,
+        largest < _UNCORRELATED,
         largest,
         "0 for tau = 1/sigma and the closed loss curve; else modes meet: Conjecture 4.1 in the "
         "limit, and jumps by steps at finite scale",
@@ -209,12 +229,10 @@ def _same_order(covariances: Covariances) -> Assumption:
     )
 
 
-def _enough_units(covariances: Covariances, width: int) -> Assumption:
+def _enough_units(covariances: Covariances, width: int, gives_way: bool) -> Assumption:
     count = len(covariances.explained[1])
     never = max(0, count - width)
-    moving = (
-        "; the learned ones give way to better ones later" if _give_way(covariances, width) else ""
-    )
+    moving = "; the learned ones give way to better ones later" if gives_way else ""
     return Assumption(
         "enough units for the features",
         never == 0,

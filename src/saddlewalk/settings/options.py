@@ -1,0 +1,122 @@
+"""What a run can be asked for: one field an option, with the words that explain it.
+
+The command line makes its flags from these fields, sweep files their names, `Run` its parts. A name means the
+same thing everywhere; no two parts share one.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+
+class Option(NamedTuple):
+    """What an option is: its type, and what it says to a person."""
+
+    kind: type
+    help: str
+
+
+def _option(default: Any, kind: type, words: str) -> Any:
+    return field(default=default, metadata={"option": Option(kind, words)})
+
+
+def options_of(part: type) -> dict[str, Option]:
+    """The options of a part of a run, by name."""
+    return {one.name: one.metadata["option"] for one in dataclasses.fields(part)}
+
+
+@dataclass(frozen=True)
+class StartOptions:
+    """Where a network starts."""
+
+    scale: float | None = _option(
+        None, float, "Initialization scale alpha (default: the setting's own)."
+    )
+    seed: int = _option(0, int, "Seed of the initialization.")
+    delta: float | None = _option(
+        None,
+        float,
+        "Balance of each unit at the start: > 0 upstream (first layer learns faster), < 0 downstream.",
+    )
+    alpha: float | None = _option(
+        None, float, "Or: first layer over alpha, last layer times alpha (to the degree)."
+    )
+    tau: float | None = _option(
+        None, float, "Overall scale, instead of `scale`: a unit's two norms multiply to tau^2."
+    )
+
+    @property
+    def balance(self) -> dict[str, float]:
+        """What is asked of the balance of the layers; empty for a plain start."""
+        asked = {"delta": self.delta, "alpha": self.alpha, "tau": self.tau}
+        return {name: value for name, value in asked.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class MotionOptions:
+    """How units move, predicted or trained."""
+
+    adaptive: bool = _option(
+        False,
+        bool,
+        "For each unit the learning rate norm^(2-kappa) of its own (degrees kappa above 2).",
+    )
+    max_time: float = _option(math.inf, float, "Stop at this time.")
+
+
+@dataclass(frozen=True)
+class PredictionOptions:
+    """What to predict with."""
+
+    method: str = _option("auto", str, "How to predict: auto, or what `saddlewalk settings` lists.")
+
+
+@dataclass(frozen=True)
+class TrainingOptions:
+    """What to train with."""
+
+    solver: str = _option(
+        "auto", str, "auto | explicit | implicit | stabilized (gradient flow) | descent | sgd."
+    )
+    tolerance: float | None = _option(
+        None, float, "Error of a step of the flow, relative to each unit's own norm."
+    )
+    convergence: float = _option(
+        1e-4, float, "Stop when every unit's drive has fallen to this part of its largest."
+    )
+    max_steps: int = _option(1_000_000, int, "Stop after these steps.")
+    learning_rate: float | None = _option(None, float, "For descent, sgd (default 0.01).")
+    batch_size: int | None = _option(None, int, "For sgd (default 32).")
+    momentum: float | None = _option(None, float, "For descent, sgd (default 0).")
+
+
+DATA: dict[str, Option] = {
+    "data": Option(
+        str,
+        "Own data: .npz (X, y; Sigma_xx, Sigma_yx; x for modular addition) or .csv (target last).",
+    ),
+    "images": Option(str, "Images as data: mnist or cifar10, `samples` of them."),
+    "samples": Option(int, "Samples of made data."),
+    "dim": Option(int, "Inputs of made data."),
+    "outputs": Option(int, "Outputs of made data."),
+    "features": Option(int, "Directions hidden in made data."),
+    "decay": Option(float, "Input eigenvalues fall like k^-decay."),
+    "commuting": Option(bool, "Input axes as those of the map."),
+    "eigenvalues": Option(str, "Of the tokens' covariance: 4,2,1."),
+    "context": Option(int, "Examples before the query."),
+    "sequences": Option(int, "Sampled sequences instead of the population."),
+    "p": Option(int, "Modulus."),
+    "spectrum": Option(str, "Fourier spectrum of the encoding: 1:10,3:5,5:2.5."),
+    "sparsity": Option(int, "Nonzero coefficients of made data."),
+    "noise": Option(float, "Noise in the targets of made data."),
+    "correlation": Option(float, "Correlation of neighboring inputs of made data."),
+    "data_seed": Option(int, "Seed of made data."),
+}
+"""Options of tasks; a setting takes some of them."""
+
+UNITS: dict[str, Option] = {
+    "width": Option(int, "Number of units."),
+    "activation": Option(str, "Activation of a two-layer network."),
+}
+"""Options of units; a setting takes some of them."""
