@@ -14,10 +14,10 @@ from saddlewalk import ode
 class Flow(ode.AbstractFlow):
     """A gradient flow in two numbers, for tests with a solution on paper."""
 
-    def yardstick(self, y):
+    def error_scale(self, y):
         return jnp.maximum(jnp.abs(y), 1e-300)
 
-    def ruler(self, y):
+    def symmetrizer(self, y):
         return jnp.ones_like(y)
 
     def noise(self, y):

@@ -298,7 +298,7 @@ def test_a_training_in_a_figure_does_not_end_with_a_part(monkeypatch):
     def interrupted(runs):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("saddlewalk.ode.integrate_together", interrupted)
+    monkeypatch.setattr("saddlewalk.ode.integrate_batch", interrupted)
     task, units = sw.tasks.sparse_regression(samples=8, dim=3, sparsity=1), sw.units.Diagonal()
     assert sw.train(task, units, scale=1e-3).stopped == "interrupted"
     with pytest.raises(KeyboardInterrupt), heeding_interrupts():

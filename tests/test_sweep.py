@@ -649,7 +649,7 @@ def test_networks_that_are_trained_together_are_those_trained_alone(solver, tmp_
     assert found["alone"]["loss"].values[:2].tolist() == [float(path.loss[-1]) for path in paths]
 
 
-def test_networks_of_different_shapes_do_not_run_together():
+def test_networks_of_different_shapes_do_not_run_batch():
     networks = [
         (sw.tasks.sparse_regression(samples=20, dim=d, sparsity=1, seed=0), sw.units.Diagonal(), 0.1, 0)
         for d in (2, 3)

@@ -10,7 +10,7 @@ from typing import Any
 _all_or_nothing = ContextVar("all_or_nothing", default=False)
 
 
-def part_will_do() -> bool:
+def may_return_part() -> bool:
     """Whether Ctrl-C may be answered with a part: not where the whole block is to end."""
     return not _all_or_nothing.get()
 

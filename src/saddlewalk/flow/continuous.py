@@ -12,7 +12,7 @@ from saddlewalk.curves import Stopped
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
-from saddlewalk.interrupts import part_will_do
+from saddlewalk.interrupts import may_return_part
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.show.progress import Progress
 
@@ -25,7 +25,7 @@ _TOLERANCE = {"explicit": 1e-8, "implicit": 1e-8, "stabilized": 1e-6}
 _KINKED_TOLERANCE = 1e-5
 
 
-class Follower:
+class FlowRun:
     """One gradient flow between pieces of integration: where it is, and what it cost."""
 
     def __init__(
@@ -105,7 +105,7 @@ class Follower:
         return len(piece.time) - 1 if (drive <= enough[-1]).all() else None
 
 
-def follow(
+def integrate_flows(
     problems: Sequence[Problem],
     starts: Sequence[Parameters],
     recorders: Sequence[Recorder],
@@ -126,7 +126,7 @@ def follow(
     if rtol is None:
         rtol = _TOLERANCE[solver] if smooth else _KINKED_TOLERANCE
     runs = [
-        Follower(*given, bar, Rest(given[2], convergence), max_steps)
+        FlowRun(*given, bar, Rest(given[2], convergence), max_steps)
         for given in zip(
             problems, starts, first_snapshots(problems, starts), recorders, strict=True
         )
@@ -156,7 +156,7 @@ def follow(
 
 
 def _advance(
-    runs: Sequence[Follower],
+    runs: Sequence[FlowRun],
     kind: str,
     rtol: float,
     times: np.ndarray,
@@ -167,14 +167,14 @@ def _advance(
     left = [run.integration(kind, rtol, times, max_time, max_steps) for run in runs]
     ends = [Stopped.LIMIT] * len(runs)
     try:
-        for pieces in ode.integrate_together(left):
+        for pieces in ode.integrate_batch(left):
             for k, piece in pieces.items():
                 end = runs[k].take(piece)
                 if end is not None:
                     ends[k] = end
                     left[k].stop()
     except KeyboardInterrupt:
-        if not part_will_do():
+        if not may_return_part():
             raise
         return [
             Stopped.INTERRUPTED if not one.over else end

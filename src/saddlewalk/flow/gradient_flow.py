@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from saddlewalk.ode import alike, stacked, unstacked
+from saddlewalk.ode import stack_arrays, stacked, unstacked
 from saddlewalk.problem import Parameters, Problem, norms
 from saddlewalk.problem.motion import AbstractMotion, drives, growth_rates, signs
 
@@ -106,6 +106,6 @@ def first_snapshots(problems: Sequence[Problem], thetas: Sequence[Parameters]) -
     """Where each network starts; networks of one shape are looked at together."""
     if len(problems) == 1:
         return [jax.device_get(_snapshot(problems[0], thetas[0]))]
-    moving, still = alike(problems)
+    moving, still = stack_arrays(problems)
     found = jax.device_get(_snapshots(moving, still, stacked(thetas)))
     return unstacked(found, len(problems))

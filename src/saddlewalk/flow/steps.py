@@ -14,8 +14,8 @@ from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, take_snapshot
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
-from saddlewalk.interrupts import part_will_do
-from saddlewalk.ode import alike, unstacked
+from saddlewalk.interrupts import may_return_part
+from saddlewalk.ode import stack_arrays, unstacked
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import Samples
@@ -30,7 +30,7 @@ _FLOPS, _SNAPSHOT = 6, 4
 """Of a step, for each unit and number of the data; and what a record costs, in steps."""
 
 
-class Descender:
+class DescentRun:
     """One descent between its compiled pieces."""
 
     def __init__(self, start: Snapshot, recorder: Recorder, rest: Rest) -> None:
@@ -78,7 +78,7 @@ def descend(
     stride = math.ceil(total / _RECORDS)
     records = min(total // stride, _piece_records(problems[0], starts[0], stride))
     runs = [
-        Descender(first, recorder, Rest(first, convergence))
+        DescentRun(first, recorder, Rest(first, convergence))
         for first, recorder in zip(first_snapshots(problems, starts), recorders, strict=True)
     ]
     carries = [
@@ -101,7 +101,7 @@ def descend(
             done = int(steps[-1])
             bar.update(f"step {done}, loss {float(seen[0].loss[-1]):.4g}", done / total)
     except KeyboardInterrupt:
-        if not part_will_do():
+        if not may_return_part():
             raise
         for run in runs:
             run.stopped = run.stopped if run.over else Stopped.INTERRUPTED
@@ -132,9 +132,9 @@ def _stepper(
 ) -> Callable[[int, int], list[Snapshot]]:
     """A function that makes the next piece of every descent, and gives what it saw."""
     many = len(problems) > 1
-    moving, still = alike(problems) if many else eqx.partition(problems[0], eqx.is_array)
+    moving, still = stack_arrays(problems) if many else eqx.partition(problems[0], eqx.is_array)
     carry = jax.tree.map(lambda *leaves: jnp.stack(leaves), *carries) if many else carries[0]
-    run = _run_together if many else _run
+    run = _run_batch if many else _run
 
     def advance(stride: int, records: int) -> list[Snapshot]:
         nonlocal carry
@@ -170,7 +170,7 @@ _run = eqx.filter_jit(_steps)
 
 
 @eqx.filter_jit
-def _run_together(
+def _run_batch(
     moving: Any, still: Any, pace: Pace, carry: Any, stride: int, records: int, batch: int
 ) -> tuple[Any, Snapshot]:
     return jax.vmap(

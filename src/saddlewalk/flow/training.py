@@ -10,7 +10,7 @@ import numpy as np
 
 from saddlewalk.curves.stages import acceleration
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.flow.continuous import follow
+from saddlewalk.flow.continuous import integrate_flows
 from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.steps import descend
 from saddlewalk.flow.trajectory import Trajectory
@@ -169,7 +169,7 @@ def train_many(
                 **limits,
             )
         else:
-            outcomes = follow(
+            outcomes = integrate_flows(
                 problems,
                 thetas,
                 recorders,

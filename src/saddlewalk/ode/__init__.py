@@ -4,9 +4,9 @@ from saddlewalk.ode.chebyshev import Chebyshev as Chebyshev
 from saddlewalk.ode.integrate import EVALUATIONS as EVALUATIONS
 from saddlewalk.ode.integrate import Integration as Integration
 from saddlewalk.ode.integrate import Piece as Piece
-from saddlewalk.ode.integrate import alike as alike
 from saddlewalk.ode.integrate import integrate as integrate
-from saddlewalk.ode.integrate import integrate_together as integrate_together
+from saddlewalk.ode.integrate import integrate_batch as integrate_batch
+from saddlewalk.ode.integrate import stack_arrays as stack_arrays
 from saddlewalk.ode.integrate import stacked as stacked
 from saddlewalk.ode.integrate import unstacked as unstacked
 from saddlewalk.ode.rosenbrock import Rosenbrock as Rosenbrock

@@ -92,11 +92,11 @@ class Chebyshev(diffrax.AbstractAdaptiveSolver):
 
     def _power(self, y: Array, direction: Array, times: int) -> tuple[Array, Array]:
         """Power iteration in the metric in which the Jacobian is symmetric."""
-        ruler = self.flow.ruler(y)
+        symmetrizer = self.flow.symmetrizer(y)
 
         def once(_: Any, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             v, _size = carry
-            image = ruler * jax.jvp(self.flow.velocity, (y,), (v / ruler,))[1]
+            image = symmetrizer * jax.jvp(self.flow.velocity, (y,), (v / symmetrizer,))[1]
             size = jnp.sqrt(jnp.sum(image**2))
             return jnp.where(size > 0, image / jnp.where(size > 0, size, 1.0), v), size
 

@@ -1,4 +1,4 @@
-"""Step sizes from errors measured with the flow's own yardstick."""
+"""Step sizes from errors measured with the flow's own error_scale."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +17,7 @@ def _largest(error: Array) -> Array:
 
 
 class ScaleFreeController(diffrax.AbstractAdaptiveStepSizeController):
-    """Diffrax's controller, fed with the largest error relative to the yardstick.
+    """Diffrax's controller, fed with the largest error relative to the error_scale.
 
     Two cases are added. A step that left the finite numbers is rejected. When the next step would
     be too small for the clock to resolve (steps shrink from 1/alpha to 1 as a unit of degree 3
@@ -61,7 +61,7 @@ class ScaleFreeController(diffrax.AbstractAdaptiveStepSizeController):
     ) -> Any:
         """Scale the error, then decide as the inner controller does."""
         finite = jnp.all(jnp.isfinite(y1_candidate)) & jnp.all(jnp.isfinite(y_error))
-        scale = jnp.minimum(self.flow.yardstick(y0), self.flow.yardstick(y1_candidate))
+        scale = jnp.minimum(self.flow.error_scale(y0), self.flow.error_scale(y1_candidate))
         scaled = jnp.where(finite, y_error / scale, jnp.inf)
         keep, next_t0, next_t1, jump, state, result = self.inner.adapt_step_size(
             t0, t1, y0, y1_candidate, args, scaled, error_order, controller_state

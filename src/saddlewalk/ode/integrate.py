@@ -108,7 +108,7 @@ _advance = eqx.filter_jit(_solve)
 
 
 @eqx.filter_jit
-def _advance_together(
+def _advance_batch(
     moving: Any, still: Any, kind: str, numbers: tuple[Any, ...], y0: Any, times: Any, steps: int
 ) -> Any:
     """The same piece for many flows, which differ in their arrays alone."""
@@ -212,16 +212,16 @@ def integrate(flow: AbstractFlow, start: State, **options: Any) -> Iterator[Piec
 
     The options are those of an `Integration`. To stop earlier leave the loop.
     """
-    for pieces in integrate_together([Integration(flow, start, **options)]):
+    for pieces in integrate_batch([Integration(flow, start, **options)]):
         yield from pieces.values()
 
 
-def integrate_together(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
+def integrate_batch(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
     """Yield pieces of many solutions, by their number, until all are over.
 
     Flows of one kind and one shape run as one program, at the pace of the slowest.
     """
-    step = _alone(runs[0]) if len(runs) == 1 else _together(runs)
+    step = _alone(runs[0]) if len(runs) == 1 else _batch_stepper(runs)
     while not all(run.over for run in runs):
         waiting = [not run.over for run in runs]
         outs = step()
@@ -238,8 +238,8 @@ def _alone(run: Integration) -> Callable[[], list[Any]]:
     return step
 
 
-def _together(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
-    moving, still = alike([run.flow for run in runs])
+def _batch_stepper(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
+    moving, still = stack_arrays([run.flow for run in runs])
     kind, length = runs[0].kind, min(run.length for run in runs)
     states = stacked([run.state for run in runs])
     rates = np.asarray(_fastest_rates(moving, still, states))
@@ -248,13 +248,13 @@ def _together(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
 
     def step() -> list[Any]:
         numbers, states, wanted = stacked([run.request() for run in runs])
-        out = _advance_together(moving, still, kind, numbers, states, wanted, length)
+        out = _advance_batch(moving, still, kind, numbers, states, wanted, length)
         return unstacked(jax.device_get(out), len(runs))
 
     return step
 
 
-def alike(trees: Sequence[Any]) -> tuple[Any, Any]:
+def stack_arrays(trees: Sequence[Any]) -> tuple[Any, Any]:
     """The arrays of many trees as one, with a leading axis, and the rest, which must be the same in all."""
     split = [eqx.partition(tree, _is_array) for tree in trees]
     still = split[0][1]
@@ -287,7 +287,7 @@ def _evaluations(stats: Any, per_step: int) -> int:
 
 
 def _fastest_rate(flow: AbstractFlow, y: State) -> Any:
-    return jnp.max(jnp.abs(flow.velocity(y)) / flow.yardstick(y))
+    return jnp.max(jnp.abs(flow.velocity(y)) / flow.error_scale(y))
 
 
 _rate_of = eqx.filter_jit(_fastest_rate)

@@ -49,7 +49,7 @@ _C = (
 )
 _STAGES = 6
 _NOTICEABLE = 1e-10
-"""Rounding errors matter in a step when they move a unit by this fraction of its yardstick."""
+"""Rounding errors matter in a step when they move a unit by this fraction of its error_scale."""
 
 _BLUR = 100.0
 """Rounding in a Jacobian of this many times the rounding in a velocity."""
@@ -117,13 +117,13 @@ class Rosenbrock(diffrax.AbstractAdaptiveSolver):
         return y1, stages[-1].reshape(y0.shape), dense, None, diffrax.RESULTS.successful
 
     def _factor(self, velocity: Any, y0: Array, shift: Array) -> Any:
-        ruler = self.flow.ruler(y0).ravel()
-        jacobian = jax.jacfwd(velocity)(y0.ravel()) * (ruler[:, None] / ruler[None, :])
+        symmetrizer = self.flow.symmetrizer(y0).ravel()
+        jacobian = jax.jacfwd(velocity)(y0.ravel()) * (symmetrizer[:, None] / symmetrizer[None, :])
         # symmetric up to rounding; where one of two entries underflowed, the other is right
         larger = jnp.abs(jacobian) >= jnp.abs(jacobian.T)
         matrix = jnp.diag(shift) - jnp.where(larger, jacobian, jacobian.T)
         factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
-        return lambda b: jax.scipy.linalg.cho_solve((factor, True), b * ruler) / ruler
+        return lambda b: jax.scipy.linalg.cho_solve((factor, True), b * symmetrizer) / symmetrizer
 
     def _quieted(self, y: Array, v: Array, h: Any) -> Array:
         moving, _ = self._moving(y, v, h)
@@ -131,7 +131,7 @@ class Rosenbrock(diffrax.AbstractAdaptiveSolver):
 
     def _moving(self, y: Array, v: Array, h: Any) -> tuple[Array, Array]:
         """Which components move, and the rate below which rounding hides what they do."""
-        noise, length = self.flow.noise(y), self.flow.yardstick(y)
+        noise, length = self.flow.noise(y), self.flow.error_scale(y)
         matters = h * noise > _NOTICEABLE * length
         size = jnp.max(jnp.abs(v), axis=-1, keepdims=True)
         moving = jnp.broadcast_to(~matters | (size > noise), y.shape)

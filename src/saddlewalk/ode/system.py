@@ -17,14 +17,14 @@ class AbstractFlow(eqx.Module):
         """Right-hand side."""
 
     @abc.abstractmethod
-    def yardstick(self, y: State) -> State:
+    def error_scale(self, y: State) -> State:
         """The length against which an error in each component is measured.
 
-        A fixed absolute tolerance is silently wrong on weights of size 1e-16; the yardstick is what
+        A fixed absolute tolerance is silently wrong on weights of size 1e-16; the error_scale is what
         makes the error relative to each unit."""
 
     @abc.abstractmethod
-    def ruler(self, y: State) -> State:
+    def symmetrizer(self, y: State) -> State:
         """Factors s that make the Jacobian symmetric: `s_j J_jk / s_k = s_k J_kj / s_j`.
 
         For gradient flow in its own parameters they are 1."""

@@ -46,11 +46,11 @@ class AbstractMotion(AbstractFlow):
         # times exp(-y), not over theta: the derivative of a quotient squares 1e-160
         return push if self.sign is None else push * (self.sign * jnp.exp(-y))
 
-    def yardstick(self, y: Parameters) -> Parameters:
+    def error_scale(self, y: Parameters) -> Parameters:
         """The norm of the unit; an absolute error in the logarithm is a relative one already."""
         return jnp.broadcast_to(norms(y), y.shape) if self.sign is None else jnp.ones_like(y)
 
-    def ruler(self, y: Parameters) -> Parameters:
+    def symmetrizer(self, y: Parameters) -> Parameters:
         """The Jacobian is minus rates times the Hessian; in logarithms the metric is theta squared."""
         plain = jnp.broadcast_to(1 / jnp.sqrt(self.problem.rates), y.shape)
         return plain if self.sign is None else jnp.exp(y)

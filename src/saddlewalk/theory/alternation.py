@@ -31,18 +31,14 @@ from jaxtyping import Array, Bool, Float
 from saddlewalk.problem import Parameters, norms
 from saddlewalk.problem.motion import AbstractMotion, drives, growth_rates
 
-LEAST_ALIGNMENT = 0.01
-"""Below this cosine between a unit and the residual, the size at rest is that at this cosine."""
-_PATIENT = 1e-3
-"""An active unit on its way up or down is waited for, unless dormant ones grow this much faster."""
-_LAST = 0.3
-"""The last stage ends when the drive of its units is this part of what counts as none: the loss, of
-second order, is then right to 1e-7."""
 _TINY = 1e-300
 
 
-class Phase(NamedTuple):
-    """Who moves, and by which rules a unit wakes. Arrays, so that one program serves all phases."""
+class Rules(NamedTuple):
+    """Who moves in a phase, and what ends it. Arrays, so that one program serves all phases.
+
+    The numbers are those of `Thresholds`, which says why.
+    """
 
     dormant_move: Bool[Array, ""]
     active_move: Bool[Array, ""]
@@ -53,14 +49,19 @@ class Phase(NamedTuple):
     sleep: Float[Array, ""]
     """The ratio below which an active unit is dormant again."""
     calm: Float[Array, ""]
-    """Active units are at rest when the loss they would lose while a dormant unit grows by a factor
-    of e is below this part of what the stage has gained."""
+    """Part of a stage's gain that active units at rest may still lose while a dormant one grows e-fold."""
+    patient: Float[Array, ""]
+    """Growth of an active unit, relative to that of the fastest dormant one, that is not waited for."""
+    least_alignment: Float[Array, ""]
+    """Cosine between a unit and the residual below which it counts as this."""
     largest: Float[Array, " width"]
     """The largest drive that each unit ever had."""
     idle: Float[Array, ""]
     """Part of it below which a unit has no utility left."""
     exhausted: Float[Array, ""]
     """Part of it below which an active unit is at rest in any case."""
+    last: Float[Array, ""]
+    """The same in the last stage, as a part of `idle`."""
     level: Float[Array, ""]
     """Loss on the plateau before."""
 
@@ -92,19 +93,19 @@ class Alternation(AbstractMotion):
     active: Bool[Array, " width"]
     residual: Float[Array, "..."]
     """Residual of the active units; used while they rest."""
-    phase: Phase
+    rules: Rules
 
     watches: ClassVar[bool] = True
 
     def push(self, theta: Parameters) -> Parameters:
         """Everybody climbs against the residual of the active units, if they may move."""
         residual = jax.lax.cond(
-            self.phase.active_move,
+            self.rules.active_move,
             lambda th: self.problem.residual(self._only_active(th)),
             lambda th: self.residual,
             theta,
         )
-        moves = jnp.where(self.active, self.phase.active_move, self.phase.dormant_move)
+        moves = jnp.where(self.active, self.rules.active_move, self.rules.dormant_move)
         return jnp.where(moves[:, None], self.problem.climb(theta, residual), 0.0)
 
     def _only_active(self, theta: Parameters) -> Parameters:
@@ -135,48 +136,87 @@ class Alternation(AbstractMotion):
 
     def margins(self, theta: Parameters) -> Margins:
         """Distance to each event."""
-        problem, phase = self.problem, self.phase
+        problem, rules = self.problem, self.rules
         features = problem.features(theta)
         share = self.active.reshape((-1,) + (1,) * (features.ndim - 1))
         function = jnp.sum(jnp.where(share, features, 0.0), axis=0)
         loss, slope = jax.value_and_grad(problem.cost)(function)
         utility = -jnp.sum(features * slope, axis=tuple(range(1, features.ndim)))
         bend = jax.vmap(lambda f: jnp.sum(f * _along(problem.cost, function, f)))(features)
-        least = LEAST_ALIGNMENT * jnp.sqrt(2 * jnp.maximum(loss, 0.0) * bend)
-        ratio = bend / jnp.maximum(jnp.maximum(utility, least), _TINY)
-        size = jnp.where(phase.wakes_by_norm, norms(theta)[:, 0], ratio)
-        # a unit that shrinks does not wake; without a step, which no event could be located at
-        shrinks = jnp.minimum(utility, 0.0) / jnp.maximum(least, _TINY)
-        waking = jnp.log(phase.wake) - jnp.log(jnp.maximum(size, _TINY)) - shrinks
-        sleeping = jnp.log(jnp.maximum(ratio, _TINY)) - jnp.log(phase.sleep)
-        sleeping = jnp.where(
-            utility < 0, sleeping, jnp.inf
-        )  # only a unit that shrinks falls asleep
+        least = rules.least_alignment * jnp.sqrt(2 * jnp.maximum(loss, 0.0) * bend)
+        part = bend / jnp.maximum(jnp.maximum(utility, least), _TINY)  # of the output at rest
+        size = jnp.where(rules.wakes_by_norm, norms(theta)[:, 0], part)
+        waking, sleeping = self._waking(size, utility, least), self._sleeping(part, utility)
+        on_its_way = self.active & (jnp.abs(utility) > 2 * bend)
         return Margins(
-            waking=jnp.where(~self.active & phase.dormant_move, waking, jnp.inf),
-            sleeping=jnp.where(self.active & phase.active_move, sleeping, jnp.inf),
-            resting=self._resting(theta, loss, self.active & (jnp.abs(utility) > 2 * bend)),
+            waking=jnp.where(~self.active & rules.dormant_move, waking, jnp.inf),
+            sleeping=jnp.where(self.active & rules.active_move, sleeping, jnp.inf),
+            resting=self._resting(theta, loss, on_its_way),
         )
 
+    def _waking(
+        self,
+        size: Float[Array, " width"],
+        utility: Float[Array, " width"],
+        least: Float[Array, " width"],
+    ) -> Float[Array, " width"]:
+        """A unit wakes when its size reaches the threshold, while it grows.
+
+        What shrinks is pushed away from the threshold without a step, at which no event could be located.
+        """
+        shrinks = jnp.minimum(utility, 0.0) / jnp.maximum(least, _TINY)
+        return jnp.log(self.rules.wake) - jnp.log(jnp.maximum(size, _TINY)) - shrinks
+
+    def _sleeping(
+        self, part: Float[Array, " width"], utility: Float[Array, " width"]
+    ) -> Float[Array, " width"]:
+        """A unit falls asleep when its size has fallen below the threshold, and only while it shrinks."""
+        distance = jnp.log(jnp.maximum(part, _TINY)) - jnp.log(self.rules.sleep)
+        return jnp.where(utility < 0, distance, jnp.inf)
+
     def _resting(
-        self, theta: Parameters, loss: Float[Array, ""], restless: Bool[Array, " width"]
+        self, theta: Parameters, loss: Float[Array, ""], on_its_way: Bool[Array, " width"]
     ) -> Float[Array, ""]:
-        """The loss has all but stopped falling, and no active unit is on its way up or down."""
+        """Active units rest when they are calm beside the dormant ones that wait, or exhausted."""
         push = self.push(theta)
         growth = growth_rates(theta, push)
-        fastest = jnp.max(jnp.where(self.active, 0.0, growth))
-        allowed = self.phase.calm * fastest * jnp.maximum(self.phase.level - loss, 0.0)
-        falling = jnp.maximum(-self.loss_rate(theta), _TINY) / jnp.maximum(allowed, _TINY)
-        moving = jnp.max(jnp.where(restless, jnp.abs(growth), 0.0))
-        moving = moving / jnp.maximum(_PATIENT * fastest, _TINY)
-        drive = drives(self.problem, theta, push) / self.phase.largest
-        # with dormant units that still have utility the residual must be right to the last digit
-        waiting = jnp.any(~self.active & (drive > self.phase.idle))
-        enough = jnp.where(waiting, self.phase.exhausted, _LAST * self.phase.idle)
-        spent = jnp.max(jnp.where(self.active, drive, 0.0)) / enough
-        settled = jnp.where(waiting, jnp.maximum(falling, moving), jnp.inf)
-        far = jnp.log(jnp.maximum(jnp.minimum(settled, spent), _TINY))
-        return jnp.where(self.phase.active_move, far, jnp.inf)
+        drive = drives(self.problem, theta, push) / self.rules.largest
+        waiting = jnp.any(~self.active & (drive > self.rules.idle))
+        restless = jnp.maximum(
+            self._loss_falls(theta, loss, growth), self._units_move(growth, on_its_way)
+        )
+        calm = jnp.where(waiting, restless, jnp.inf)  # nobody to be calm beside
+        distance = jnp.minimum(calm, self._drive_is_left(drive, waiting))
+        return jnp.where(self.rules.active_move, jnp.log(jnp.maximum(distance, _TINY)), jnp.inf)
+
+    def _fastest_dormant(self, growth: Float[Array, " width"]) -> Float[Array, ""]:
+        return jnp.max(jnp.where(self.active, 0.0, growth))
+
+    def _loss_falls(
+        self, theta: Parameters, loss: Float[Array, ""], growth: Float[Array, " width"]
+    ) -> Float[Array, ""]:
+        """Fall of the loss while a dormant unit grows e-fold, over what is allowed: below 1 it stands."""
+        gained = jnp.maximum(self.rules.level - loss, 0.0)
+        allowed = self.rules.calm * self._fastest_dormant(growth) * gained
+        return jnp.maximum(-self.loss_rate(theta), _TINY) / jnp.maximum(allowed, _TINY)
+
+    def _units_move(
+        self, growth: Float[Array, " width"], on_its_way: Bool[Array, " width"]
+    ) -> Float[Array, ""]:
+        """Growth of active units that are far from their rest, over what is not waited for."""
+        moving = jnp.max(jnp.where(on_its_way, jnp.abs(growth), 0.0))
+        allowed = self.rules.patient * self._fastest_dormant(growth)
+        return moving / jnp.maximum(allowed, _TINY)
+
+    def _drive_is_left(
+        self, drive: Float[Array, " width"], waiting: Bool[Array, ""]
+    ) -> Float[Array, ""]:
+        """Largest drive of an active unit, over what counts as none: below 1 all are exhausted.
+
+        While dormant units with utility wait, the residual must be right to the last digit.
+        """
+        enough = jnp.where(waiting, self.rules.exhausted, self.rules.last * self.rules.idle)
+        return jnp.max(jnp.where(self.active, drive, 0.0)) / enough
 
     def margin(self, y: Parameters) -> Float[Array, ""]:
         """Distance to the nearest event."""

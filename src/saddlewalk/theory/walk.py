@@ -1,4 +1,29 @@
-"""The walk of AGF from plateau to plateau: who is active, what time it is, and the loss curve behind."""
+"""The walk of AGF from plateau to plateau: who is active, what time it is, and the loss curve behind.
+
+.. code-block:: text
+
+                 every unit is dormant
+                           |
+                           v
+      +-------->  PLATEAU: dormant units climb, active ones rest, the residual is frozen
+      |                    |
+      |                    |  a unit WAKES: its output is `wake` of what it would be at rest (in real
+      |                    |  time), or its norm is 1 (Algorithm 1); several at once if they tie
+      |                    v
+      |           TRANSITION: active units descend together; in real time dormant ones go on climbing
+      |             |   ^  |
+      |             +---+  |  units WAKE and SLEEP meanwhile, and the motion starts anew
+      |                    |
+      |                    |  the active ones REST: calm beside the dormant ones that wait, or
+      |                    |  exhausted, or on a tail that no longer matters (`settling`)
+      +--------------------+
+
+    It ends when no unit is dormant, when no dormant unit has utility left, or at a limit.
+
+Why does a unit wake? Its utility U and the bend B of the loss along it (`alternation`) say how large it would
+be at rest, and B/U is the part of this that it has. Below `wake` nobody feels it, so that until then the
+residual does not know about it. All numbers are in `thresholds`, with their reasons.
+"""
 
 import math
 from dataclasses import dataclass
@@ -16,50 +41,9 @@ from saddlewalk.problem import Parameters, ParametersLike, Problem, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
-from saddlewalk.theory.alternation import Alignment, Alternation, Margins, Phase, View
-
-WAKE = 3e-4
-"""Output, as a part of that at rest, at which a unit wakes in real time."""
-_SLEEP = 0.1
-"""An active unit is dormant again at this part of the output at which units wake."""
-_COLLAPSE = 1e-3
-"""In Algorithm 1 an active unit is dormant again at this part of its output at rest."""
-_CALM = 1e-10
-"""In real time the active units rest when the loss they would lose while a dormant one grows by a
-factor of e is below this part of what the stage has gained."""
-_EXHAUSTED = 1e-9
-"""They rest in any case, and in Algorithm 1 only then, when their drive has fallen to this part of its
-largest."""
-CONVERGENCE = 1e-4
-"""A dormant unit has no utility left when its drive has fallen to this part of its largest."""
-_PLATEAU_TOLERANCE = 1e-9
-_TRANSITION_TOLERANCE = 1e-6
-_KINKED_TOLERANCE = {True: 1e-5, False: 1e-4}
-"""In real time and in Algorithm 1. Steps across kinks err in proportion to it, and their number grows
-as much; at 1e-4 a ReLU network may end in another minimum."""
-_PATIENCE = 256
-"""Explicit steps after which a transition counts as stiff."""
-_MOST_STEPS = 100_000
-_SLIDING, _FADING = 1e-4, 1e-6
-"""Active units have settled when the loss falls by less than this part of the stage's gain in as much
-time as has passed; the second in the last stage. The more was spent on it, the more may be left."""
-_GROWING, _SMALL_OUTPUT = 0.3, 0.1
-"""Nor must a unit below this part of the largest output grow by more than that part meanwhile."""
-_STILL = 1e-2
-"""With kinks no unit at all must change by more than this part."""
-_MOST_ROUNDS = 100
-_LONG = 20_000
-"""Right-hand sides after which the tail of a transition may be cut short."""
-_POLISH = 500
-_NEAR = 0.5
-"""Change of the logarithm of a norm within which the bottom of a tail is taken instead of a point on it."""
-_TAIL = 0.1
-"""Part of a stage's gain that its tail may hold."""
-_ALIGNED = 1e-7
-"""Part of a gradient that may still turn a unit that counts as aligned."""
-_AT_EVENT = 1e-6
-_SMALL = 3000
-"""Parameters up to which the network is remembered at every step."""
+from saddlewalk.theory.alternation import Alignment, Alternation, Margins, Rules, View
+from saddlewalk.theory.settling import Outlook
+from saddlewalk.theory.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -90,8 +74,10 @@ class Walk:
         real_time: bool,
         aligned: bool = False,
         max_time: float = math.inf,
+        thresholds: Thresholds | None = None,
     ) -> None:
         self.problem, self.theta, self.real_time = problem, theta, real_time
+        self.at = Thresholds() if thresholds is None else thresholds
         self.aligned, self.max_time = aligned, max_time
         self.bar: Progress | None = None
         self.active = np.zeros(problem.width, dtype=bool)
@@ -113,7 +99,7 @@ class Walk:
         """Alternate until nothing is left to learn; the reason is returned."""
         if self.aligned and not self.problem.units.rotatable:
             self._align_dormant()
-        for _ in range(_MOST_ROUNDS + 10 * self.problem.width):
+        for _ in range(self.at.most_rounds + 10 * self.problem.width):
             if self.active.all():
                 return Stopped.NO_DORMANT
             stopped = self._cross_plateau() or self._pass_transition()
@@ -128,9 +114,11 @@ class Walk:
         flow = self._flow(plateau=True)
         if self._no_utility_left(np.asarray(_drives_of(flow, self.theta))):
             return Stopped.NO_UTILITY
-        if not bool(jnp.any(self._margins(flow).waking <= _AT_EVENT)):
+        if not bool(jnp.any(self._margins(flow).waking <= self.at.at_event)):
             steps = 0
-            for piece in self._integrate(flow, "explicit", self._tolerance(_PLATEAU_TOLERANCE)):
+            for piece in self._integrate(
+                flow, "explicit", self._tolerance(self.at.plateau_tolerance)
+            ):
                 steps += piece.steps
                 if piece.event:
                     break
@@ -138,61 +126,55 @@ class Walk:
                     return Stopped.NO_UTILITY
                 if piece.stalled:
                     return Stopped.STALLED
-                if steps >= _MOST_STEPS or self.time >= self.max_time:
+                if steps >= self.at.most_steps or self.time >= self.max_time:
                     return Stopped.LIMIT
-        self._wake(self._margins(flow))
+        self._wake(self._margins(flow), self.at.at_event)
         return None
 
     def _pass_transition(self) -> Stopped | None:
         """Active units descend until they rest; dormant ones wake and sleep meanwhile."""
         taken, spent, passed, kind = 0, self.evaluations, 0.0, "explicit"
-        while taken < _MOST_STEPS and self.time < self.max_time:
+        while taken < self.at.most_steps and self.time < self.max_time:
             flow = self._flow(plateau=False)
             margins = self._margins(flow)
             if self._apply(margins):
                 continue
-            if float(margins.resting) <= _AT_EVENT or not self.active.any():
+            if float(margins.resting) <= self.at.at_event or not self.active.any():
                 self._rest()
                 return None
-            tolerance = self._tolerance(_TRANSITION_TOLERANCE)
-            for piece in self._integrate(flow, kind, tolerance, _PATIENCE):
+            tolerance = self._tolerance(self.at.transition_tolerance)
+            for piece in self._integrate(flow, kind, tolerance, self.at.stiff_after):
                 taken += piece.steps
                 passed += float(piece.time[-1])
                 if piece.stalled:
                     return Stopped.STALLED
                 if piece.event:
-                    self._apply(self._margins(flow), _AT_EVENT)
+                    self._apply(self._margins(flow), self.at.at_event)
                 elif self._settled(piece, passed, self.evaluations - spent):
                     if self._settle(flow):
                         return None
                     spent = self.evaluations
-            if taken >= _PATIENCE and self.problem.smooth:
+            if taken >= self.at.stiff_after and self.problem.smooth:
                 kind = "stabilized"
         return Stopped.LIMIT
 
     def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:
-        """What still moves no longer matters: at this pace the loss would not change noticeably in
-        as much time as has passed, and no small unit is growing.
-
-        A unit that slides along a kink has a velocity for ever and yet goes nowhere; a smooth one
-        may slow down like a power of time; two may grow for ever while their sum rests, where the
-        best of two units is a limit that no two units reach.
-        """
-        ahead, view = passed / max(float(piece.time[-1] - piece.time[0]), 1e-300), piece.saved
-        fall = float(view.loss[0] - view.loss[-1]) * ahead / (self.level - float(view.loss[-1]))
-        last, smooth = self._no_utility_left(view.drive[-1]), self.problem.smooth
-        if smooth and last and fall < _FADING:
+        """What still moves no longer matters."""
+        view = piece.saved
+        outlook = Outlook.of(
+            np.asarray(view.loss),
+            np.asarray(view.output)[:, self.active],
+            lasted=float(piece.time[-1] - piece.time[0]),
+            passed=passed,
+            level=self.level,
+            last=self._no_utility_left(view.drive[-1]),
+        )
+        if not self.problem.smooth:
+            return outlook.stands_on_kinks(self.at)
+        if outlook.has_faded(self.at):
             return True
-        if smooth and (spent < _LONG or not self.real_time):
-            return spent >= _LONG
-        was, now = np.maximum(np.asarray(view.output)[[0, -1]][:, self.active], 1e-300)
-        growth = np.log(now / was) * ahead
-        if not smooth:
-            still = np.abs(growth).max(initial=0.0) <= _STILL
-            return bool(still) and fall < (_FADING if last else _SLIDING)
-        small = now < _SMALL_OUTPUT * now.max(initial=0.0)
-        patience = max(1.0, spent / _LONG)
-        return bool(growth[small].max(initial=0.0) <= _GROWING) and fall < _SLIDING * patience
+        # in Algorithm 1 the clock stands: nothing is lost when what is left is polished away
+        return spent >= self.at.long and (not self.real_time or outlook.is_a_tail(self.at, spent))
 
     def _settle(self, flow: Alternation) -> bool:
         """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
@@ -218,32 +200,46 @@ class Walk:
             loss, slope = _active_loss(flow, jnp.asarray(y.reshape(shape)))
             return float(loss), np.asarray(slope).ravel()[active]
 
-        options = {"maxiter": _POLISH, "maxfun": 2 * _POLISH, "gtol": 1e-12, "ftol": 1e-15}
+        options = {
+            "maxiter": self.at.polish,
+            "maxfun": 2 * self.at.polish,
+            "gtol": 1e-12,
+            "ftol": 1e-15,
+        }
         before = cost(y[active].copy())[0]
         found = minimize(cost, y[active].copy(), jac=True, method="L-BFGS-B", options=options)
-        if before - found.fun > _TAIL * (self.level - before):
+        if before - found.fun > self.at.tail * (self.level - before):
             return False  # the flow is passing a saddle
         y[active] = found.x
         theta = flow.parameters(jnp.asarray(y.reshape(shape)))
         ratio = norms(theta)[self.active] / norms(self.theta)[self.active]
-        if float(jnp.abs(jnp.log(ratio)).max()) < _NEAR:  # else the bottom is infinitely far away
+        if (
+            float(jnp.abs(jnp.log(ratio)).max()) < self.at.near
+        ):  # else the bottom is infinitely far away
             self.theta = theta
         return True
 
     def _flow(self, plateau: bool) -> Alternation:
-        wake, sleep = (WAKE, _SLEEP * WAKE) if self.real_time else (1.0, _COLLAPSE)
-        number = lambda value: jnp.asarray(value, dtype=jnp.float64)  # noqa: E731
-        phase = Phase(
-            dormant_move=jnp.asarray(plateau or self.real_time),
+        """The motion of this phase, from where the units are."""
+        at, real_time = self.at, self.real_time
+        wake, sleep = (at.wake, at.sleep * at.wake) if real_time else (1.0, at.collapse)
+        numbers = {
+            "wake": wake,
+            "sleep": sleep,
+            "calm": at.calm if real_time else 0.0,
+            "patient": at.patient,
+            "least_alignment": at.least_alignment,
+            "largest": np.maximum(self.largest_drive, 1e-300),
+            "idle": at.convergence if plateau or real_time else at.exhausted,
+            "exhausted": at.exhausted,
+            "last": at.last,
+            "level": self.level,
+        }
+        rules = Rules(
+            dormant_move=jnp.asarray(plateau or real_time),
             active_move=jnp.asarray(not plateau),
-            wakes_by_norm=jnp.asarray(not self.real_time),
-            wake=number(wake),
-            sleep=number(sleep),
-            calm=number(_CALM if self.real_time else 0.0),
-            largest=number(np.maximum(self.largest_drive, 1e-300)),
-            idle=number(CONVERGENCE if plateau or self.real_time else _EXHAUSTED),
-            exhausted=number(_EXHAUSTED),
-            level=number(self.level),
+            wakes_by_norm=jnp.asarray(not real_time),
+            **{name: jnp.asarray(value, dtype=jnp.float64) for name, value in numbers.items()},
         )
         only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
         return Alternation(
@@ -252,7 +248,7 @@ class Walk:
             self.sign,
             jnp.asarray(self.active),
             _residual(self.problem, only_active),
-            phase,
+            rules,
         )
 
     def _mix_dormant(self) -> None:
@@ -273,28 +269,28 @@ class Walk:
             flow,
             self.theta / norm,
             kind="explicit",
-            rtol=self._tolerance(_PLATEAU_TOLERANCE),
+            rtol=self._tolerance(self.at.plateau_tolerance),
             times=np.zeros(0),
-            max_steps=_MOST_STEPS,
+            max_steps=self.at.most_steps,
         )
         for piece in pieces:
             turning = np.where(self.active, 0.0, piece.saved[-1])
-            if turning.max() <= _ALIGNED or piece.stalled:
+            if turning.max() <= self.at.aligned or piece.stalled:
                 break
         direction = jnp.asarray(piece.end) / norms(jnp.asarray(piece.end))
         self.theta = jnp.where(dormant, norm * direction, self.theta)
 
-    def _integrate(self, flow: Alternation, kind: str, rtol: float, most: int = _MOST_STEPS) -> Any:
+    def _integrate(self, flow: Alternation, kind: str, rtol: float, most: int | None = None) -> Any:
         """Advance `theta` and the clock piece by piece, and keep the loss curve."""
         origin = self.time
-        runs = self.real_time or bool(flow.phase.dormant_move)
+        runs = self.real_time or bool(flow.rules.dormant_move)
         pieces = ode.integrate(
             flow,
             flow.state(self.theta),
             kind=kind,
             rtol=rtol,
             times=np.zeros(0),
-            max_steps=most,
+            max_steps=self.at.most_steps if most is None else most,
             max_time=self.max_time - origin if runs else math.inf,
         )
         for piece in pieces:
@@ -324,7 +320,7 @@ class Walk:
         woke = self._wake(margins, tolerance) if self.real_time else False
         return bool(asleep.any()) or woke
 
-    def _wake(self, margins: Margins, tolerance: float = _AT_EVENT) -> bool:
+    def _wake(self, margins: Margins, tolerance: float) -> bool:
         """Units at the threshold become active, several at once if they tie."""
         woken = np.asarray(margins.waking) <= tolerance
         self.woke_as = jnp.where(jnp.asarray(woken)[:, None], self.theta, self.woke_as)
@@ -332,7 +328,7 @@ class Walk:
         return bool(woken.any())
 
     def _no_utility_left(self, drive: np.ndarray) -> bool:
-        return not (drive > CONVERGENCE * self.largest_drive)[~self.active].any()
+        return not (drive > self.at.convergence * self.largest_drive)[~self.active].any()
 
     def _rest(self) -> None:
         only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
@@ -345,7 +341,7 @@ class Walk:
 
     def _keep(self, rows: np.ndarray, view: View) -> None:
         """Append to the curve, and remember the network at every row, or at the last if it is large."""
-        first = 0 if self.theta.size <= _SMALL else len(rows) - 1
+        first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
         self.moments += [
             Moment(
                 self._points + k, view.parameters[k], self.active.copy(), np.asarray(view.output[k])
@@ -356,7 +352,9 @@ class Walk:
         self._points += len(rows)
 
     def _tolerance(self, smooth: float) -> float:
-        return smooth if self.problem.smooth else _KINKED_TOLERANCE[self.real_time]
+        if self.problem.smooth:
+            return smooth
+        return self.at.kinked_tolerance if self.real_time else self.at.kinked_tolerance_printed
 
     @property
     def curve(self) -> LossCurve:

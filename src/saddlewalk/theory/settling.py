@@ -1,0 +1,64 @@
+"""When a transition that would take for ever may be cut short: what still moves no longer matters.
+
+A unit that slides along a kink has a velocity for ever and yet goes nowhere; a smooth one may slow down like
+a power of time; two may grow for ever while their sum rests, where the best of two units is a limit that no
+two units reach. So the pace of the last piece is extended over as much time as has passed.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.theory.thresholds import Thresholds
+
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What would change in as much time as has passed in a transition, at the pace of its last piece."""
+
+    fall: float
+    """Of the loss, as a part of what the stage has gained."""
+    growth: Float[np.ndarray, " active"]
+    """Of the logarithm of each active unit's output."""
+    output: Float[np.ndarray, " active"]
+    """Length of each active unit in function space, now."""
+    last: bool
+    """Whether no dormant unit has utility left: the last stage."""
+
+    @classmethod
+    def of(
+        cls,
+        loss: Float[np.ndarray, " moments"],
+        output: Float[np.ndarray, "moments active"],
+        *,
+        lasted: float,
+        passed: float,
+        level: float,
+        last: bool,
+    ) -> "Outlook":
+        """From the losses and outputs along a piece that `lasted` so long, in a transition from `level`."""
+        ahead = passed / max(lasted, _TINY)
+        fall = float(loss[0] - loss[-1]) * ahead / (level - float(loss[-1]))
+        was, now = np.maximum(output[[0, -1]], _TINY)
+        return cls(fall, np.log(now / was) * ahead, now, last)
+
+    def stands_on_kinks(self, at: Thresholds) -> bool:
+        """With kinks: neither the loss nor any unit at all would change."""
+        still = np.abs(self.growth).max(initial=0.0) <= at.still
+        return bool(still) and self.fall < (at.fading if self.last else at.sliding)
+
+    def has_faded(self, at: Thresholds) -> bool:
+        """Nobody waits for the end, and the loss would not change."""
+        return self.last and self.fall < at.fading
+
+    def is_a_tail(self, at: Thresholds, spent: int) -> bool:
+        """After much work: no small unit is about to take over, and the loss would hardly change.
+
+        The more was spent, the more may be left.
+        """
+        small = self.output < at.small_output * self.output.max(initial=0.0)
+        taking_over = self.growth[small].max(initial=0.0) > at.growing
+        return not taking_over and self.fall < at.sliding * max(1.0, spent / at.long)

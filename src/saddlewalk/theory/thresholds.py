@@ -1,0 +1,87 @@
+"""The numbers of the walk, each with its reason.
+
+None of them is in units of time, of loss or of a weight: they are parts of what the data themselves set. What
+happens at half and at twice each of them was measured (`benchmarks/thresholds.py`); the table is in
+`benchmarks/thresholds.md`.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Thresholds:
+    """When units wake, sleep and rest; when a tail is cut short; how exact and how long steps are."""
+
+    # --- waking and sleeping
+    wake: float = 3e-4
+    """A dormant unit wakes, in real time, at this part of its output at rest: well before it is felt."""
+    sleep: float = 0.1
+    """An active unit that shrinks is dormant again at this part of the output at which units wake: less than
+    1, so that a unit on the border does not flicker."""
+    collapse: float = 1e-3
+    """In Algorithm 1 an active unit is dormant again at this part of its output at rest."""
+    least_alignment: float = 0.01
+    """Below this cosine between a unit and the residual, the size at rest is that at this cosine: a unit that
+    points nowhere would rest at zero, and wake at once."""
+    at_event: float = 1e-6
+    """Events this near, in logarithms of ratios, happen together: units that tie wake together."""
+
+    # --- rest of the active units
+    calm: float = 1e-10
+    """In real time active units rest when the loss they would lose while a dormant one grows by a factor of e
+    is below this part of what the stage has gained."""
+    patient: float = 1e-3
+    """An active unit on its way up or down is waited for, unless dormant ones grow this much faster."""
+    exhausted: float = 1e-9
+    """They rest in any case, and in Algorithm 1 only then, when their drive has fallen to this part of its
+    largest: the residual must be right to the last digit while dormant units wait."""
+    convergence: float = 1e-4
+    """A dormant unit has no utility left when its drive has fallen to this part of its largest; `train` has
+    the same."""
+    last: float = 0.3
+    """The last stage ends when the drive of its units is this part of what counts as none: the loss, of
+    second order, is then right to 1e-7."""
+
+    # --- tails that would take for ever
+    sliding: float = 1e-4
+    """A tail has settled when, in as much time as has passed, the loss would fall by less than this part of
+    the stage's gain."""
+    fading: float = 1e-6
+    """The same in the last stage, after which nothing depends on it."""
+    growing: float = 0.3
+    """Nor must the logarithm of a small unit's output grow by more than this meanwhile: it may take over."""
+    small_output: float = 0.1
+    """A unit is small below this part of the largest output."""
+    still: float = 1e-2
+    """With kinks no unit at all must change by more than this part: one that slides along a kink has a
+    velocity for ever and goes nowhere."""
+    long: int = 20_000
+    """Right-hand sides after which the tail of a smooth transition may be cut short; at twice as many, twice
+    as much may be left."""
+    tail: float = 0.1
+    """Part of a stage's gain that its tail may hold; more is no tail, but the way past a saddle."""
+    near: float = 0.5
+    """Change of the logarithm of a norm within which the bottom of a tail is taken instead of a point on it;
+    a bottom farther off is infinitely far away."""
+    polish: int = 500
+    """Quasi-Newton steps to the bottom of a tail."""
+
+    # --- steps
+    plateau_tolerance: float = 1e-9
+    """Error of a step on a plateau: dormant units grow by many powers of ten, and their errors with them."""
+    transition_tolerance: float = 1e-6
+    kinked_tolerance: float = 1e-5
+    """Steps across kinks err in proportion to the tolerance, and their number grows as much."""
+    kinked_tolerance_printed: float = 1e-4
+    """In Algorithm 1, where the clock stands in a transition; in real time a ReLU network may then end in
+    another minimum."""
+    aligned: float = 1e-7
+    """Part of a gradient that may still turn a unit that counts as aligned."""
+    stiff_after: int = 256
+    """Explicit steps after which a smooth transition counts as stiff."""
+    most_steps: int = 100_000
+    """Steps of one plateau or one transition."""
+    most_rounds: int = 100
+    """Plateaus and transitions, besides ten for each unit."""
+    remembered: int = 3000
+    """Parameters up to which the network is remembered at every step, and not at the end of a piece alone."""
