@@ -13,9 +13,15 @@ Names are imported when they are first used, so `import saddlewalk` starts neith
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from saddlewalk.renamed import answer_old_modules
+
 if TYPE_CHECKING:
     from saddlewalk import balance as balance
+    from saddlewalk import curves as curves
     from saddlewalk import diagnose as diagnose
+    from saddlewalk import features as features
+    from saddlewalk import figures as figures
+    from saddlewalk import settings as settings
     from saddlewalk import sweep as sweep
     from saddlewalk import tasks as tasks
     from saddlewalk import theory as theory
@@ -23,13 +29,17 @@ if TYPE_CHECKING:
     from saddlewalk.agreement import Agreement as Agreement
     from saddlewalk.agreement import compare as compare
     from saddlewalk.errors import InputError as InputError
+    from saddlewalk.figures import reproduce as reproduce
     from saddlewalk.flow import Trajectory as Trajectory
-    from saddlewalk.flow.training import train as train
+    from saddlewalk.flow import train as train
+    from saddlewalk.flow import train_many as train_many
     from saddlewalk.precision import float64 as float64
     from saddlewalk.problem import Problem as Problem
     from saddlewalk.settings import Run as Run
-    from saddlewalk.theory.prediction import predict as predict
-    from saddlewalk.theory.staircase import Staircase as Staircase
+    from saddlewalk.theory import Staircase as Staircase
+    from saddlewalk.theory import predict as predict
+
+    __version__: str
 
 _HOME = {
     "Agreement": "agreement",
@@ -41,16 +51,27 @@ _HOME = {
     "compare": "agreement",
     "float64": "precision",
     "predict": "theory",
+    "reproduce": "figures",
     "train": "flow",
+    "train_many": "flow",
 }
-_PARTS = ("balance", "diagnose", "sweep", "tasks", "theory", "units")
+_PARTS = (
+    *("balance", "curves", "diagnose", "features", "figures", "settings", "sweep", "tasks"),
+    *("theory", "units"),
+)
 
-__all__ = sorted([*_HOME, *_PARTS])
+__all__ = sorted([*_HOME, *_PARTS, "__version__"])
+
+answer_old_modules()
 
 
 def __getattr__(name: str) -> Any:
     if name in _PARTS:
         return importlib.import_module(f"saddlewalk.{name}")
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("saddlewalk")
     if name not in _HOME:
         raise AttributeError(f"module 'saddlewalk' has no attribute '{name}'")
     return getattr(importlib.import_module(f"saddlewalk.{_HOME[name]}"), name)

@@ -7,7 +7,7 @@ from click.core import ParameterSource
 
 from saddlewalk import store
 from saddlewalk.cli.results import fingerprint, note, provenance, show
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, import_extra
 
 _OF_STORED = {"loss", "weight_decay", "image"}
 
@@ -48,12 +48,8 @@ def diagnose_stored(
         )
     if options["out"] is not None:
         store.check_folder_free(options["out"], options["force"])
-    try:
-        from saddlewalk.features.stored import stored_features
-    except ImportError as error:
-        raise InputError(
-            "This needs PyTorch: pip install 'saddlewalk[torch]' ('.[torch]' in a clone)."
-        ) from error
+    import_extra("torch", "Stored networks", "torch")
+    from saddlewalk.features.stored import stored_features
     from saddlewalk.tasks.files import load_samples
 
     x, y = load_samples(options["data"])

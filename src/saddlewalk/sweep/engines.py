@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, import_extra
 from saddlewalk.interrupts import heeding_interrupts
 from saddlewalk.sweep.results import Values
 
@@ -148,13 +148,10 @@ def engine_for(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
     if workers is None and scheduler is None:
         yield ThisProcess()
         return
-    try:
-        import dask
-        from distributed import Client
-    except ImportError as error:
-        raise InputError(
-            "Clusters need Dask: pip install 'saddlewalk[cluster]' ('.[cluster]' in a clone)."
-        ) from error
+    import_extra("distributed", "Clusters", "cluster")
+    import dask
+    from distributed import Client
+
     if scheduler is not None:
         try:
             client = Client(scheduler, timeout=10)

@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.errors import InputError, nearest
+from saddlewalk.errors import InputError, import_extra, nearest
 from saddlewalk.sweep.measures import check_parameters, find_measure
 from saddlewalk.sweep.plan import Plan, grid, latin_hypercube, product, uniform
 
@@ -79,12 +79,7 @@ def _parsed(file: Path, text: str) -> Mapping[str, Any]:
             raise InputError(f"{file}: {error}.") from error
     if file.suffix not in (".yaml", ".yml"):
         raise InputError(f"{file} must end in .toml, .yaml or .yml.")
-    try:
-        import yaml
-    except ImportError as error:
-        raise InputError(
-            "Reading YAML needs PyYAML: pip install pyyaml. TOML needs nothing."
-        ) from error
+    yaml = import_extra("yaml", "Sweeps in YAML", "sweep")
     try:
         content = yaml.load(text, _yaml_loader(yaml))
     except yaml.YAMLError as error:

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-import zarr
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, import_extra
 from saddlewalk.store import lock_folder, new_folder, versions
 from saddlewalk.sweep.plan import RESERVED, Plan
 
+zarr = import_extra("zarr", "Sweeps", "sweep")
 STATUS, ERROR = RESERVED
 WAITING, DONE, FAILED = 0, 1, 2
 _DECIDE = ("saddlewalk", "jax", "numpy")

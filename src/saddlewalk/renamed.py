@@ -1,0 +1,64 @@
+"""What changed its name in 0.2: whoever uses an old name is told the new one."""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+_FIGURES = {
+    f"saddlewalk.figures.{paper}_{name}": f"saddlewalk.figures.{folder}.{name}"
+    for paper, folder, names in (
+        ("agf", "agf", "attention diagonal linear modular relu"),
+        ("saddle", "saddles", "architectures effects mnist panels skips"),
+        ("rich", "rich", "filters grokking hierarchy lenet neuron portrait teacher"),
+        ("fact", "fact", "machines networks tabular training"),
+    )
+    for name in names.split()
+}
+MODULES = {
+    "saddlewalk.curve": "saddlewalk.curves.curve",
+    "saddlewalk.plateaus": "saddlewalk.curves.jumps",
+    "saddlewalk.staircase": "saddlewalk.theory.staircase and saddlewalk.curves.stages",
+    "saddlewalk.motion": "saddlewalk.problem.motion",
+    "saddlewalk.text": "saddlewalk.show.text",
+    "saddlewalk.draw": "saddlewalk.show.draw",
+    "saddlewalk.progress": "saddlewalk.show.progress",
+    "saddlewalk.features.matrices": "saddlewalk.features.layers",
+    "saddlewalk.features.machine_matrices": "saddlewalk.features.machines",
+    "saddlewalk.flow.follow": "saddlewalk.flow.continuous",
+    "saddlewalk.flow.descent": "saddlewalk.flow.steps",
+    "saddlewalk.flow.together": "saddlewalk.figures.networks.ensembles",
+    "saddlewalk.diagnose.stages": "saddlewalk.flow.observed",
+    **_FIGURES,
+}
+"""Modules of 0.1, and where they are now."""
+
+
+class _OldModules(MetaPathFinder):
+    """Asked last, when nobody else knows a module."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name in MODULES:
+            raise ModuleNotFoundError(f"{name} is now {MODULES[name]}.", name=name)
+        return None
+
+
+def answer_old_modules() -> None:
+    """From now on an import of an old module says where it is."""
+    if not any(isinstance(finder, _OldModules) for finder in sys.meta_path):
+        sys.meta_path.append(_OldModules())
+
+
+def answer_old_names(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """A `__getattr__` for a module that says the new name of an old one."""
+
+    def answer(name: str) -> Any:
+        if name in names:
+            raise AttributeError(f"{module}.{name} is now {names[name]}.")
+        raise AttributeError(f"module '{module}' has no attribute '{name}'")
+
+    return answer
