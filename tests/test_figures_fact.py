@@ -11,7 +11,8 @@ from saddlewalk.figures.fact import machines as fact_machines
 from saddlewalk.figures.fact import networks as fact_networks
 from saddlewalk.figures.fact import tabular as fact_tabular
 from saddlewalk.figures.fact import training as fact_training
-from saddlewalk.flow.ensembles import train_together
+from saddlewalk.figures.networks.classifier import batch_loss, classifier, cosine_descent
+from saddlewalk.figures.networks.ensembles import stacked, train_ensemble
 from saddlewalk.tasks import public
 
 
@@ -92,7 +93,7 @@ def test_schedule_and_momentum_are_those_of_pytorch(few_images):
     torch = pytest.importorskip("torch")
     setting = replace(few_images, samples=64, epochs=20, seeds=1)
     x, y = fact_training.sample(setting, 0)
-    network = fact_training._network(0, x.shape[1], setting)
+    network = classifier(0, x.shape[1], setting.width, setting.hidden)
     net = torch.nn.Sequential()
     for k, layer in enumerate(network.layers):
         net.append(torch.nn.Linear(*layer.weight.shape[::-1]))
@@ -107,9 +108,9 @@ def test_schedule_and_momentum_are_those_of_pytorch(few_images):
         torch.nn.functional.mse_loss(net(torch.tensor(x)), torch.tensor(y)).backward()
         optimizer.step()
         schedule.step()
-    ends = train_together(
-        fact_training.batch_loss, fact_training._stacked([network]), (x[None], y[None]),
-        fact_training._optimizer(setting), checkpoints=[setting.steps], batch_size=64,
+    ends = train_ensemble(
+        batch_loss, stacked([[network]]), (x[None], y[None]),
+        cosine_descent(setting.weight_decay, setting.steps), checkpoints=[setting.steps], batch_size=64,
     )  # fmt: skip
     ours = np.asarray(next(iter(ends))[1].layers[0].weight[0, 0])
     np.testing.assert_allclose(ours, net[0].weight.detach().numpy(), atol=2e-6)

@@ -10,12 +10,14 @@ import pytest
 
 import saddlewalk as sw
 from saddlewalk.figures import two_sizes
+from saddlewalk.figures.networks import student
+from saddlewalk.figures.networks.ensembles import train_ensemble
 from saddlewalk.figures.rich import grokking as rich_grokking
 from saddlewalk.figures.rich import hierarchy as rich_hierarchy
 from saddlewalk.figures.rich import neuron as rich_neuron
 from saddlewalk.figures.rich import portrait as rich_portrait
+from saddlewalk.figures.rich import students
 from saddlewalk.figures.rich import teacher as rich_teacher
-from saddlewalk.flow.ensembles import train_together
 
 
 @pytest.mark.parametrize("name", [2, 3, 4, "basins", "dynamics"])
@@ -48,30 +50,28 @@ def test_deep_networks_in_the_direction_of_the_paper(make, failing_claims):
 
 
 def test_student_starts_as_the_paper_says():
-    given = rich_teacher.drawn(3, 5, 20)
+    given = student.drawn(3, 5, 20)
     theta = given.start(0.3, 0.4)
     w, a = theta[:, :-1], theta[:, -1]
     np.testing.assert_allclose(np.abs(a) * np.linalg.norm(w, axis=1), 0.09, rtol=1e-12)
     np.testing.assert_allclose(a**2 - np.sum(w**2, axis=1), 0.4, rtol=1e-12)
     with sw.float64():
-        assert np.abs(rich_teacher.respond(jnp.asarray(theta), jnp.asarray(given.x))).max() < 1e-15
+        assert np.abs(student.respond(jnp.asarray(theta), jnp.asarray(given.x))).max() < 1e-15
 
 
 def test_portrait_measures_what_it_says():
     """A tiny grid, its networks trained and measured once more by other means."""
-    grid = rich_portrait.Grid(
-        (0.3, 1.0), (-0.5, 0.5), (7, 8), (5, 40), dim=4, samples=15, tested=30
-    )
-    found = rich_portrait.portrait(grid)
+    grid = students.Grid((0.3, 1.0), (-0.5, 0.5), (7, 8), (5, 40), dim=4, samples=15, tested=30)
+    found = students.portrait(grid)
     assert found["test"].shape == (2, 2, 2, 2)
-    given = rich_teacher.drawn(8, 4, 15)
+    given = student.drawn(8, 4, 15)
     task = sw.tasks.from_arrays(given.x, given.y)
     start = given.start(0.3, 0.5)
     units = sw.units.Dense(50, "relu")
     # the paper's loss is twice ours, so is its learning rate
     path = sw.train(
         task, units, 1.0, start=start, solver="descent", max_steps=40, convergence=0.0, progress=False,
-        learning_rate=2 * rich_portrait.RATE / 0.3**2,
+        learning_rate=2 * students.RATE / 0.3**2,
     )  # fmt: skip
     problem, last = sw.Problem(task, units), path.parameters[-1]
     watch = sw.diagnose.Watch(problem, start)(last)
@@ -80,7 +80,7 @@ def test_portrait_measures_what_it_says():
     assert here["kernel"] == pytest.approx(watch["kernel_distance"], rel=1e-8)
     assert here["hamming"] == pytest.approx(50 * watch["hamming_distance"], rel=1e-6)
     assert here["parameters"] == pytest.approx(watch["parameter_distance"], rel=1e-9)
-    x = rich_teacher.on_sphere(np.random.default_rng(201), 30, 4)
+    x = student.on_sphere(np.random.default_rng(201), 30, 4)
     answers = np.maximum(x @ last[:, :-1].T, 0) @ last[:, -1]
     assert here["test"] == pytest.approx(np.mean((answers - given.answer(x)) ** 2), rel=1e-9)
 
@@ -89,7 +89,7 @@ def test_two_sizes():
     found = {name for name in two_sizes() if name.startswith("rich")}
     assert found == {"rich-1b", "rich-5a", "rich-5b", "rich-5c", "rich-5d", "rich-supporting"}
     assert "fact-table-2" in two_sizes()
-    paper = rich_portrait.Grid()
+    paper = students.Grid()
     assert len(paper.cells) * len(paper.seeds) == 4624
     assert dataclasses.replace(paper, steps=(1,)).taus[-1] == pytest.approx(1.995, abs=1e-3)
 
@@ -101,7 +101,7 @@ def squared(weights, data):
     return jnp.mean((data[0] @ weights - data[1]) ** 2)
 
 
-def test_together_is_one_by_one():
+def test_an_ensemble_is_one_by_one():
     """All seeds and cells at once end where each ends alone, with momentum and rates of their own."""
     rng = np.random.default_rng(0)
     x, start = rng.normal(size=(2, 12, 3)), rng.normal(size=(2, 3, 3))
@@ -110,7 +110,7 @@ def test_together_is_one_by_one():
     with sw.float64():
         data = jnp.asarray(x), jnp.asarray(y)
         steps = dict(
-            train_together(
+            train_ensemble(
                 squared, jnp.asarray(start), data, optimizer, checkpoints=[0, 3, 10], rates=rates
             )
         )
@@ -134,7 +134,7 @@ def test_epochs_are_shuffled_and_complete():
 
     data = jnp.asarray(np.stack([2.0 ** np.arange(n), 2.0 ** np.arange(n)]))
     steps = dict(
-        train_together(
+        train_ensemble(
             remember, jnp.zeros((2, 2, 1)), data, optax.sgd(1.0), checkpoints=range(7), batch_size=4
         )
     )
@@ -148,9 +148,9 @@ def test_epochs_are_shuffled_and_complete():
     assert (np.array(seen)[:, 0] != np.array(seen)[:, 1]).any()
 
 
-def test_together_refuses():
+def test_an_ensemble_refuses():
     data, networks = jnp.ones((1, 4, 2)), jnp.ones((1, 1, 2))
     with pytest.raises(sw.InputError, match="cannot be drawn"):
-        next(train_together(squared, networks, data, optax.sgd(1.0), checkpoints=[1], batch_size=9))
+        next(train_ensemble(squared, networks, data, optax.sgd(1.0), checkpoints=[1], batch_size=9))
     with pytest.raises(sw.InputError, match="Checkpoints"):
-        next(train_together(squared, networks, data, optax.sgd(1.0), checkpoints=[]))
+        next(train_ensemble(squared, networks, data, optax.sgd(1.0), checkpoints=[]))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.diagnose import Phases, find_phases
+from saddlewalk.figures.drawing import blank_figure
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
@@ -90,13 +91,9 @@ def small_start(problem: Problem, eps: float, seed: int) -> np.ndarray:
 
 def draw_panels(runs: list[Run], columns: int) -> Any:
     """Each panel's loss above, and its first-layer weights after the first drop and at the end."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = -(-len(runs) // columns)
     with draw.styled():
-        figure = Figure(figsize=(3.6 * columns, 4.2 * rows))
-        FigureCanvasAgg(figure)
+        figure = blank_figure(3.6 * columns, 4.2 * rows)
         boxes = np.asarray(figure.subfigures(rows, columns, squeeze=False)).ravel()
         for box, one in zip(boxes, runs, strict=False):
             _draw_panel(box, one)
