@@ -7,6 +7,7 @@ import pytest
 
 import saddlewalk as sw
 from saddlewalk.figures.agf import attention as agf_attention
+from saddlewalk.figures.agf import fourier
 from saddlewalk.figures.agf import linear as agf_linear
 from saddlewalk.figures.agf import modular as agf_modular
 from saddlewalk.figures.agf import relu as agf_relu
@@ -91,7 +92,7 @@ def test_neurons_of_the_theorem():
     groups = [modular.minimizer(p, 2, 3 + 4j, 6), modular.minimizer(p, 3, 2 + 0j, 7)]
     theta = np.concatenate([*groups, 1e-3 * np.ones((1, 3 * p))])
     heard = np.arange(14) < 13
-    neurons = agf_modular._Neurons.of(task, theta + 1e-12 * np.arange(3.0 * p), heard)
+    neurons = fourier.Neurons.of(task, theta + 1e-12 * np.arange(3.0 * p), heard)
     assert neurons.frequency[:13].tolist() == [2] * 6 + [3] * 7
     np.testing.assert_allclose(neurons.purity[:13], 1, atol=1e-9)
     np.testing.assert_allclose(neurons.misalignment[:13], 0, atol=1e-6)
@@ -104,7 +105,7 @@ def test_neurons_all_alike_do_not_spread():
     p, task = 11, sw.tasks.modular_addition(11, {2: 3.0})
     one = modular.maximizer(p, 2, 3 + 0j, 0.3, 0.4)
     theta = np.concatenate([one, 2 * one, one + 1e-3 * np.arange(3.0 * p)])
-    neurons = agf_modular._Neurons.of(task, theta, np.array([True, True, False]))
+    neurons = fourier.Neurons.of(task, theta, np.array([True, True, False]))
     assert neurons.mean_direction(2) == pytest.approx(1.0)
     assert math.isnan(neurons.mean_direction(3))
     assert neurons.phase[0] == pytest.approx(0.7)
@@ -116,7 +117,7 @@ def test_neurons_at_waking():
     theta = np.zeros((4, 2, 3))
     theta[2:, 0], theta[1:, 1] = 5.0, 7.0
     theta[3] = 9.0
-    np.testing.assert_array_equal(agf_modular._at_waking(theta), [[5.0] * 3, [7.0] * 3])
+    np.testing.assert_array_equal(fourier.at_waking(theta), [[5.0] * 3, [7.0] * 3])
 
 
 # --- Fig 7 ----------------------------------------------------------------------------------------

@@ -50,5 +50,5 @@ def show_matrix(axes: Any, matrix: np.ndarray, title: str, *, size: float | None
         axes.imshow(matrix, cmap="viridis")
     else:
         axes.imshow(matrix, cmap="RdBu_r", vmin=-size, vmax=size)
-    axes.set_title(title)
+    axes.set_title(title, fontsize=9)
     axes.grid(False)

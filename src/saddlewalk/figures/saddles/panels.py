@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.diagnose import Phases, find_phases
+from saddlewalk.diagnose import LossCurve, Phases, find_jumps, find_phases, loss_curve
 from saddlewalk.figures.drawing import blank_figure
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import in_float64
@@ -87,6 +87,14 @@ def run(panel: Panel) -> Run:
 def small_start(problem: Problem, eps: float, seed: int) -> np.ndarray:
     """Independent weights N(0, eps^2)."""
     return eps * np.random.default_rng(seed).normal(size=(problem.width, problem.size))
+
+
+def jump_times(path: Trajectory, below: float = np.inf) -> list[float]:
+    """Times of the jumps, from when the loss is below some value: large weights start far above."""
+    curve = loss_curve(path)
+    keep = slice(int(np.argmax(curve.loss < below)), None)
+    kept = LossCurve.of(curve.time[keep], curve.loss[keep], curve.rate[keep])
+    return [jump.time for jump in find_jumps(kept)]
 
 
 def draw_panels(runs: list[Run], columns: int) -> Any:
