@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
+from saddlewalk.curves.curve import LossCurve
 from saddlewalk.figures.agf import attention as agf_attention
 from saddlewalk.figures.agf import fourier
 from saddlewalk.figures.agf import linear as agf_linear
@@ -16,6 +17,7 @@ from saddlewalk.theory import modular
 # --- Fig 4 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure_4(failing_claims):
     result = agf_linear.figure_4()
     assert failing_claims(result) == [], str(result)
@@ -46,6 +48,7 @@ def test_singular_values_of_the_layers():
 # --- Fig 5 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure_5(failing_claims):
     result = agf_attention.figure_5()
     assert failing_claims(result) == [], str(result)
@@ -70,6 +73,32 @@ def test_singular_values_belong_to_components():
 # --- Fig 6 ----------------------------------------------------------------------------------------
 
 
+def made_up_run(problem, groups, order):
+    """Each frequency jumps in its turn to the neurons of Theorem F.7, at times 10, 20, ..."""
+    levels = agf_modular._levels(problem.task)
+    time = np.linspace(0, 10 * (len(groups) + 1), 40 * (len(groups) + 1) + 1)
+    theta = np.zeros((len(time), problem.width, problem.size))
+    rows = np.cumsum([0, *(len(group) for group in groups)])
+    for turn, k in enumerate(order):
+        theta[time >= 10 * (turn + 1), rows[k] : rows[k + 1]] = groups[k]
+    with sw.float64():
+        loss = np.array([float(problem.loss(one)) for one in theta])
+        return fourier.FourierRun.of(problem, time, theta, LossCurve.of(time, loss), levels)
+
+
+def test_claims_of_figure_6_can_fail(failing_claims):
+    """Neurons as the theorem has them, and gradient flow in the order of AGF or in the other one."""
+    p = 11
+    problem = sw.Problem(sw.tasks.modular_addition(p, {2: 6.0, 3: 3.0}), sw.units.QuadraticPair(13))
+    groups = [modular.minimizer(p, 2, 6 + 0j, 6), modular.minimizer(p, 3, 3 + 0j, 7)]
+    right, wrong = (made_up_run(problem, groups, order) for order in ((0, 1), (1, 0)))
+    heard = np.ones(13, dtype=bool)
+    assert failing_claims(agf_modular.figure_of(problem, right, right, heard)) == []
+    failed = agf_modular.figure_of(problem, right, wrong, heard).claims
+    assert [claim.holds for claim in failed] == [False, True, False, False, True, True, True]
+
+
+@pytest.mark.slow
 def test_figure_6_in_small(failing_claims):
     """Two frequencies on a circle of 7: what AGF predicts holds. Some neurons serve both."""
     result = agf_modular.figure_6(p=7, spectrum={1: 6.0, 2: 3.0}, width=12)
@@ -123,6 +152,7 @@ def test_neurons_at_waking():
 # --- Fig 7 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure_7_in_small():
     """Two ReLU units on two hidden directions: real time follows the curve, Algorithm 1 roughly."""
     task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2, features=2)

@@ -53,6 +53,32 @@ def test_block_circulant():
     assert fact_machines.block_circulant(metric) == pytest.approx(1.0)
 
 
+@pytest.fixture
+def small_machines(monkeypatch):
+    """Parities among 16 inputs and sums of 11 residues: seconds instead of minutes."""
+    sizes = {"DIM": 16, "TESTED": 200, "SAMPLES": {2: 120}, "PHASE": (3, 150), "P": 11, "STEPS": 10}
+    for name, value in {**sizes, "_UPDATES": 4}.items():
+        monkeypatch.setattr(fact_machines, name, value)
+
+
+def test_small_parities_are_learned(small_machines, failing_claims):
+    assert failing_claims(fact_machines.figure_5()) == []
+    assert failing_claims(fact_machines.figure_1()) == []
+
+
+def test_few_residues_are_not(small_machines, failing_claims):
+    """Half of 121 sums do not say what the others are, and no claim pretends that they do."""
+    assert len(failing_claims(fact_machines.figure_6())) == 4
+    assert "it has learned (test accuracy)" in failing_claims(fact_machines.figure_7())
+
+
+def test_away_from_a_minimum_fact_says_nothing(failing_claims, monkeypatch):
+    """Where nothing was minimized, its claims fail: it is a theorem about convergence."""
+    monkeypatch.setattr(fact_networks, "lowest", lambda problem, start, decay: start)
+    failing = failing_claims(fact_networks.figure_4())
+    assert sum("cosine of FACT" in claim for claim in failing) == 3
+
+
 @pytest.mark.slow
 def test_parities(failing_claims, monkeypatch):
     monkeypatch.setattr(fact_machines, "SAMPLES", {2: 500})
@@ -88,6 +114,7 @@ def few_images(monkeypatch):
     fact_training.train.cache_clear()
 
 
+@pytest.mark.slow
 def test_schedule_and_momentum_are_those_of_pytorch(few_images):
     """Step by step against torch.optim.SGD with cosine annealing."""
     torch = pytest.importorskip("torch")
@@ -151,7 +178,8 @@ def test_table_2_at_a_thousand_images(failing_claims, monkeypatch):
 # --- tables -------------------------------------------------------------------------------------------------
 
 
-def test_table_3_learns_features_where_they_matter(failing_claims, monkeypatch):
+@pytest.mark.parametrize("folds", [2, pytest.param(None, marks=pytest.mark.slow)])
+def test_table_3_learns_features_where_they_matter(failing_claims, monkeypatch, folds):
     """Labels hang on two of ten inputs: learned features help, and test folds are never seen."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(150, 10))
@@ -161,10 +189,12 @@ def test_table_3_learns_features_where_they_matter(failing_claims, monkeypatch):
     }  # fmt: skip
     monkeypatch.setattr(fact_tabular, "load_public", lambda name: tables)
     monkeypatch.setattr(fact_tabular, "RIDGES", (1e-3,))
+    if folds:
+        monkeypatch.setattr(fact_tabular, "_FOLDS", folds)
+        monkeypatch.setattr(fact_tabular, "_INNER", folds)
     result = fact_tabular.table_3()
     assert failing_claims(result) == []
     assert list(result.numbers["tables"]) == ["product"]
-    assert result.numbers["tables"]["product"]["FACT-RFM"] > 0.75
-    monkeypatch.setitem(tables, "y/product", rng.integers(0, 2, size=150))
-    chance = fact_tabular.accuracies(x, tables["y/product"])
+    assert result.numbers["tables"]["product"]["FACT-RFM"] > (0.6 if folds else 0.75)
+    chance = fact_tabular.accuracies(x, rng.integers(0, 2, size=150), full=not folds)
     assert all(0.3 < value < 0.7 for value in chance.values())

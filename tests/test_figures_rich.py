@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
+from scipy.integrate import solve_ivp
 
 import saddlewalk as sw
 from saddlewalk.figures import two_sizes
@@ -19,8 +20,54 @@ from saddlewalk.figures.rich import portrait as rich_portrait
 from saddlewalk.figures.rich import students
 from saddlewalk.figures.rich import teacher as rich_teacher
 
+NEURON = [2, 3, 4, "basins", "dynamics"]
 
-@pytest.mark.parametrize("name", [2, 3, 4, "basins", "dynamics"])
+
+def neuron_flow(slope, start, times):
+    """(w, a) of one linear neuron along gradient flow, by scipy; the slope is that of the map."""
+
+    def velocity(_, theta):
+        down = -slope(theta[-1] * theta[:-1])
+        return np.append(theta[-1] * down, theta[:-1] @ down)
+
+    ends = times[[0, -1]]
+    found = solve_ivp(velocity, ends, start, "DOP853", t_eval=times, rtol=1e-11, atol=1e-13)
+    return found.y.T
+
+
+@pytest.fixture
+def scipy_neuron(monkeypatch):
+    """Gradient flow by scipy in the place of the package's own, which takes long to compile."""
+
+    def simulated(neuron, end):
+        start = np.append(neuron.w, neuron.a)
+        return neuron_flow(lambda beta: beta - neuron.target, start, np.linspace(0, end, 21))
+
+    def on_the_line(delta):
+        X, y, beta = rich_neuron.LINE
+        neuron = rich_neuron.Neuron.with_delta(delta, beta, np.ones(2))
+        start = np.append(neuron.w, neuron.a)
+        path = neuron_flow(lambda beta: X.T @ (X @ beta - y), start, np.linspace(0, 200, 2001))
+        return path[:, :2] * path[:, 2:]
+
+    monkeypatch.setattr(rich_neuron, "_simulated", simulated)
+    monkeypatch.setattr(rich_neuron, "_flow_on_the_line", on_the_line)
+
+
+@pytest.mark.parametrize("name", NEURON)
+def test_single_neuron_against_scipy(name, scipy_neuron, failing_claims):
+    assert failing_claims(getattr(rich_neuron, f"figure_{name}")()) == []
+
+
+def test_claims_of_a_single_neuron_can_fail(scipy_neuron, monkeypatch):
+    """A flow that is a thousandth too slow is not the exact solution."""
+    right = rich_neuron._simulated
+    monkeypatch.setattr(rich_neuron, "_simulated", lambda one, end: right(one, 0.999 * end))
+    assert [claim.holds for claim in rich_neuron.figure_2().claims] == [True, True, False]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NEURON)
 def test_single_neuron(name, failing_claims):
     assert failing_claims(getattr(rich_neuron, f"figure_{name}")()) == []
 
@@ -33,6 +80,35 @@ def test_figure_1a(failing_claims):
 @pytest.mark.slow
 def test_partition(failing_claims):
     assert failing_claims(rich_teacher.figure_partition()) == []
+
+
+def made_up_portrait(grid, rich):
+    """A kernel that turns, and activations that switch, where the paper has them, or everywhere alike."""
+    shape = (len(grid.steps), len(grid.seeds), len(grid.taus), len(grid.deltas))
+    tau, delta = np.meshgrid(np.log(grid.taus), grid.deltas, indexing="ij")
+    if not rich:
+        return {name: np.ones(shape) for name in students.MEASURES}
+    late = np.arange(1.0, len(grid.steps) + 1)[:, None, None, None]
+    alike = np.ones(shape)
+    small = np.exp(-2 * (tau - tau.min()))
+    kernel = small * np.exp(-(((delta + 0.125) / 0.3) ** 2)) * alike
+    early = small * np.clip(delta, 0.01, None) ** 2 * alike
+    kernel = np.where(late > 1, 0.537 * kernel, 0.2385 * early) + 0.001 * late
+    return {
+        "kernel": kernel, "test": 1.0 - 0.9 * kernel / kernel.max(), "train": 0.1 * alike,
+        "hamming": 21.0 * small * np.exp(0.5 * (delta - 1)) * alike,
+        "parameters": small * (1.0 - 0.5 * np.abs(delta)) * alike,
+    }  # fmt: skip
+
+
+def test_claims_of_the_portrait_can_fail(failing_claims):
+    grid = rich_portrait.REDUCED
+    alike, rich = (made_up_portrait(grid, rich) for rich in (False, True))
+    assert failing_claims(rich_portrait.supporting_figure(rich, grid)) == []
+    assert len(failing_claims(rich_portrait.supporting_figure(alike, grid))) == 3
+    held = {c.statement[:20]: c.holds for c in rich_portrait.portrait_figure(rich, grid).claims}
+    none = rich_portrait.portrait_figure(alike, grid).claims
+    assert sum(held.values()) > sum(claim.holds for claim in none)
 
 
 @pytest.mark.slow
@@ -59,6 +135,7 @@ def test_student_starts_as_the_paper_says():
         assert np.abs(student.respond(jnp.asarray(theta), jnp.asarray(given.x))).max() < 1e-15
 
 
+@pytest.mark.slow
 def test_portrait_measures_what_it_says():
     """A tiny grid, its networks trained and measured once more by other means."""
     grid = students.Grid((0.3, 1.0), (-0.5, 0.5), (7, 8), (5, 40), dim=4, samples=15, tested=30)

@@ -194,6 +194,7 @@ def written(result, folder):
     return json.loads((folder / "result.json").read_text())
 
 
+@pytest.mark.slow
 def test_figure_5c_in_small(tmp_path):
     """Tiny hierarchies, few epochs: sizes that are run alone and joined are those that are run together."""
     small = {"alphas": (0.1, 1.0, 10.0), "seeds": 2, "epochs": 4, "tested": 40}
@@ -302,7 +303,7 @@ def test_tau_scales_the_logits_and_is_not_trained():
     data = jnp.asarray(tokens), jnp.asarray(answers)
     base, scaled = (networks_decoder.decoder(7, 16, 0, tau=tau) for tau in (1.0, 1.5))
     np.testing.assert_allclose(scaled(data[0]), 1.5 * base(data[0]), rtol=1e-5)
-    gradient = jax.grad(networks_decoder.answer_loss)(scaled, data)
+    gradient = jax.jit(jax.grad(networks_decoder.answer_loss))(scaled, data)
     assert float(gradient.scale) == 0
     kept = networks_decoder.is_trained(scaled)
     assert kept.scale is False
@@ -330,6 +331,7 @@ def test_impossible_grokking_is_refused():
 TINY_GROK = {"alphas": (0.1, 1.0, 10.0), "taus": (0.5, 1.0), "p": 5, "dim": 8, "batch": 8}
 
 
+@pytest.mark.slow
 def test_figure_5d_in_small(tmp_path):
     runs = rich_grokking.grok(**TINY_GROK, seeds=[0, 1], steps=40, every=20, weight_decay=0.5)
     assert runs.steps.tolist() == [0, 20, 40]

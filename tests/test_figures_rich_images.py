@@ -62,6 +62,7 @@ def torch_lenet(torch, network):
     return layers
 
 
+@pytest.mark.slow
 def test_lenet_is_that_of_torch():
     torch = pytest.importorskip("torch")
     network, x = biased(lenet_networks.lenet(0)), pictures(3, 28, 1)
@@ -123,6 +124,7 @@ def test_hamming_distance_by_brute_force():
     assert float(distances.hamming_distance(patterns[0], patterns[0])) == 0.0
 
 
+@pytest.mark.slow
 def test_kernel_of_lenet_is_that_of_any_network():
     network, x = biased(lenet_networks.lenet(0, 2.0)), jnp.asarray(pictures(3, 28, 1))
     quick = jax.jit(lenet_networks.lenet_kernel)(network, x).reshape(30, 30)
@@ -144,6 +146,33 @@ def test_checkpoints_need_few_programs():
     assert set(np.diff(stops)) == {1, 10, 100}
 
 
+def made_up_lenets(order):
+    """Distances that rise with time, and with alpha if order is 1; parameters do not follow alpha."""
+    alphas, steps = np.array([0.25, 1.0, 4.0]), np.array([0, 1, 10, 100])
+    far = np.array([0, 0.2, 0.6, 1.0]) * (2.0 ** (order * np.arange(3)))[None, :, None]
+    far = far * np.array([0.95, 1.0])[:, None, None]
+    moved = np.broadcast_to([0, 0.1, 0.5, 1.0], far.shape) * np.array([[1.0], [1.4], [1.1]])
+    flat = np.ones(far.shape)
+    return rich_lenet.LeNetRuns(
+        alphas, steps, 1e-3, 10.0, far, far / 10, far / 4, moved, flat, flat
+    )
+
+
+def test_claims_of_5a_can_fail(tmp_path):
+    right, wrong = (made_up_lenets(order) for order in (1, -1))
+    result = rich_lenet.figure_of({"adam": right, "sgd": wrong})
+    result.write(tmp_path)
+    assert (tmp_path / "figure.png").stat().st_size > 20_000
+    held = [claim.holds for claim in result.claims]
+    assert held[:5] == [True] * 5
+    assert held[5:] == [True, False, False, True, True]
+    stored = json.loads((tmp_path / "result.json").read_text())["numbers"]["adam"]
+    again = joined([rich_lenet.LeNetRuns.from_json(stored), wrong])
+    assert again.kernel.shape == (4, 3, 4)
+    np.testing.assert_array_equal(again.kernel[:2], right.kernel)
+
+
+@pytest.mark.slow
 def test_figure_5a_in_small(mnist, monkeypatch, tmp_path):
     small = {"alphas": (0.5, 2.0), "seeds": (0, 1), "steps": 3, "batch_size": 8, "images": 32,
              "measured": 4, "tested": 20}  # fmt: skip
@@ -195,6 +224,7 @@ def test_smoothness_of_known_filters():
     assert rich_filters.smoothness(noise).mean() == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2])
 def test_filter_network_is_that_of_torch(stride):
     torch = pytest.importorskip("torch")
@@ -228,6 +258,27 @@ def test_moments_come_from_the_reference():
     np.testing.assert_allclose(with_others[:3], alone, rtol=1e-4, atol=1e-5)
 
 
+def made_up_filters(order):
+    """Filters that become smooth, the more the larger alpha if order is 1."""
+    alphas, time = np.array([0.1, 1.0, 10.0]), np.array([0.0, 0.5, 1.0])
+    fallen = (1 - time * (0.5 + 0.2 * order * np.array([[-1], [0], [1]])))[None]
+    smooth = 4 * fallen * np.array([0.95, 1.0])[:, None, None]
+    good = np.broadcast_to(0.1 + 0.5 * time, smooth.shape)
+    pictures = np.random.default_rng(0).uniform(-1, 1, size=(3, 4, 15, 15, 3))
+    return rich_filters.FilterRuns(
+        alphas, time, 64, smooth, smooth, fallen * np.ones(smooth.shape), good, good, pictures
+    )
+
+
+def test_claims_of_5b_can_fail(tmp_path):
+    right, wrong = (rich_filters.figure_of(made_up_filters(order)) for order in (1, -1))
+    right.write(tmp_path)
+    assert (tmp_path / "figure.png").stat().st_size > 20_000
+    assert right.verdict == "reproduced"
+    assert [claim.holds for claim in wrong.claims] == [False, False, True, True]
+
+
+@pytest.mark.slow
 def test_figure_5b_in_small(cifar, monkeypatch, tmp_path):
     small = {"alphas": (0.1, 1.0, 10.0), "seeds": (0, 1), "widths": (4, 8), "stride": 4, "images": 64,
              "tested": 20, "batch_size": 16, "steps": 8, "looks": 2}  # fmt: skip

@@ -237,6 +237,36 @@ def test_the_registry_knows_every_figure_and_table():
         assert bool(entry.drawing) != callable(entry.made_by and entry.maker)
 
 
+# the script imports this file, and the package that is tested here
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+QUICK = """
+import sys
+import test_scorecard as tests
+from saddlewalk.figures import ENTRIES, reproduce
+
+ENTRIES.clear()
+for k in range(3, 7):
+    name = f"agf-{k}"
+    make = lambda name=name, k=k: tests.figure(name, k % 2 == 0)
+    ENTRIES[name] = tests.Made(name, "Fig", "x:y", function=make)
+if __name__ == "__main__":
+    for workers in (1, 2):
+        reproduce(list(ENTRIES), f"{sys.argv[1]}/{workers}", workers=workers)
+"""
+
+
+def test_two_processes_find_the_same_in_small(tmp_path):
+    script = tmp_path / "quick.py"
+    script.write_text(QUICK)
+    subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], env=ENVIRONMENT, timeout=120, check=True
+    )
+    one, two = ((tmp_path / many / "scorecard.json").read_text() for many in "12")
+    assert one == two
+    assert json.loads(one)["counts"]["reproduced"] == 2
+
+
+@pytest.mark.slow
 def test_two_processes_find_the_same(tmp_path):
     names = ["rich-2", "rich-basins"]
     two = reproduce(names, tmp_path / "two", workers=2)
@@ -245,8 +275,6 @@ def test_two_processes_find_the_same(tmp_path):
     assert one.count("reproduced") == 2
 
 
-# the script imports this file, and the package that is tested here
-ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
 SLOW = """
 import sys, time
 import test_scorecard as tests

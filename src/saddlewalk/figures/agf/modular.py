@@ -43,12 +43,29 @@ def figure_6(
     """
     task = modular_addition(p, spectrum)
     problem = Problem(task, QuadraticPair(width))
-    order = ordered_frequencies(task)
-    shares = [share(p, k, float(task.spectrum[k])) for k in order]
-    levels = [math.fsum(shares[i:]) for i in range(len(order) + 1)]
+    levels = _levels(task)
     agf = walked(problem, math.sqrt(2) * scale, levels)
     end = _LONGER * max(agf.jumps, default=float(agf.time[-1]))
     flow, heard = trained(problem, math.sqrt(2) * scale, levels, end)
+    return figure_of(problem, agf, flow, heard)
+
+
+@in_float64
+def figure_of(
+    problem: Problem, agf: FourierRun, flow: FourierRun, heard: np.ndarray
+) -> FigureResult:
+    """The figure and its claims from runs made here or elsewhere.
+
+    Parameters
+    ----------
+    problem : modular addition and its neurons.
+    agf : what AGF predicts.
+    flow : what gradient flow does.
+    heard : neurons whose output counts at the end.
+    """
+    task = problem.task
+    assert isinstance(task, ModularAddition)
+    order, levels = ordered_frequencies(task), _levels(task)
     neurons = Neurons.of(task, flow.theta[-1], heard)
     waking = Neurons.of(task, at_waking(agf.theta), heard)
     errors = [abs(a - b) / b for a, b in zip(agf.jumps, flow.jumps, strict=False)]
@@ -99,6 +116,13 @@ def figure_6(
             "neurons": neurons.to_json(),
         },
     )
+
+
+def _levels(task: ModularAddition) -> list[float]:
+    """The loss before, between and after the frequencies (Eq 9)."""
+    order = ordered_frequencies(task)
+    shares = [share(task.p, k, float(task.spectrum[k])) for k in order]
+    return [math.fsum(shares[i:]) for i in range(len(order) + 1)]
 
 
 def _near(run: FourierRun, levels: list[float]) -> bool:

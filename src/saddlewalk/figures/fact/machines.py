@@ -176,7 +176,7 @@ def figure_7() -> FigureResult:
             Claim(
                 "it has learned (test accuracy)",
                 f"{run.accuracy.max():.3f}",
-                run.accuracy.max() > 0.99,
+                bool(run.accuracy.max() > 0.99),
             ),
             Claim(
                 "tau and k' are nearly proportional (correlation)",
