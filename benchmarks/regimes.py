@@ -22,9 +22,10 @@ import numpy as np
 import optax
 
 import saddlewalk as sw
+from saddlewalk.figures.networks import student
+from saddlewalk.figures.networks.ensembles import train_ensemble
 from saddlewalk.figures.rich import portrait as rich_portrait
-from saddlewalk.figures.rich import teacher as rich_teacher
-from saddlewalk.flow.ensembles import train_together
+from saddlewalk.figures.rich import students
 
 HERE = Path(__file__).parent
 tangent_kernel = importlib.import_module(
@@ -139,20 +140,20 @@ class Plain(sw.units.Deep):
 def cells_per_second(seeds, taus, deltas, steps):
     """The same cells in one program, one at a time in a compiled one, and by `train` one at a time."""
     grid = dataclasses.replace(
-        rich_portrait.Grid(),
+        students.Grid(),
         seeds=tuple(range(seeds)),
         taus=tuple(np.logspace(-1, 0.3, taus)),
         deltas=tuple(np.linspace(-1, 1, deltas)),
         steps=(steps,),
     )
     cells = seeds * len(grid.cells)
-    draws = [rich_teacher.drawn(seed, grid.dim, grid.samples) for seed in grid.seeds]
+    draws = [student.drawn(seed, grid.dim, grid.samples) for seed in grid.seeds]
     start = jnp.asarray([[given.start(*cell) for cell in grid.cells] for given in draws])
     data = jnp.asarray([given.x for given in draws]), jnp.asarray([given.y for given in draws])
-    rates = np.array([rich_portrait.RATE / tau**2 for tau, _ in grid.cells])
+    rates = np.array([students.RATE / tau**2 for tau, _ in grid.cells])
 
     def run(networks, data, rates):
-        return [*train_together(rich_teacher.squared_error, networks, data, optax.sgd(1.0),
+        return [*train_ensemble(student.squared_error, networks, data, optax.sgd(1.0),
                                 checkpoints=[steps], rates=rates)][-1][1]  # fmt: skip
 
     def one(cell):
@@ -194,9 +195,9 @@ def cells_per_second(seeds, taus, deltas, steps):
 def whole_portrait(folder, steps):
     """The paper's grid; numbers, pictures and the time it took."""
     folder = Path(folder)
-    paper = rich_portrait.Grid()
+    paper = students.Grid()
     grid = dataclasses.replace(paper, steps=tuple(s for s in paper.steps if s <= steps))
-    took, measured = seconds(lambda: rich_portrait.portrait(grid))
+    took, measured = seconds(lambda: students.portrait(grid))
     np.savez(folder / "portrait.npz", **measured)
     cells = len(grid.cells) * len(grid.seeds)
     record = {

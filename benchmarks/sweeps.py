@@ -15,8 +15,8 @@ import jax
 import numpy as np
 
 import saddlewalk as sw
-from saddlewalk.figures.rich import portrait as rich_portrait
-from saddlewalk.figures.rich import teacher as rich_teacher
+from saddlewalk.figures.networks import student
+from saddlewalk.figures.rich import students
 from saddlewalk.settings import make_problem
 from saddlewalk.sweep import Results, grid, sweep
 from saddlewalk.sweep.measures import MEASURES
@@ -98,15 +98,15 @@ def portrait_row(steps=100):
     )  # fmt: skip
 
     def once(cell):
-        given = rich_teacher.drawn(cell["seed"], 100, 1000)
+        given = student.drawn(cell["seed"], 100, 1000)
         task, units = sw.tasks.from_arrays(given.x, given.y), sw.units.Dense(50, "relu")
         start = given.start(cell["tau"], cell["delta"])
         return sw.train(
             task, units, 1.0, start=start, solver="descent", max_steps=steps, convergence=0.0,
-            learning_rate=2 * rich_portrait.RATE / cell["tau"] ** 2, progress=False,
+            learning_rate=2 * students.RATE / cell["tau"] ** 2, progress=False,
         )  # fmt: skip
 
-    return rates("student of Fig 1b, 100 steps", rich_portrait.student, plan, once)
+    return rates("student of Fig 1b, 100 steps", students.student, plan, once)
 
 
 # --- engines ------------------------------------------------------------------------------------------------
@@ -213,8 +213,8 @@ def gpu(target):
             steps=steps,
         )
         every = list(plan)
-        first = seconds(lambda e=every: rich_portrait.student.together(e))
-        again = seconds(lambda e=every: rich_portrait.student.together(e))
+        first = seconds(lambda e=every: students.student.together(e))
+        again = seconds(lambda e=every: students.student.together(e))
         rows["portrait"].append(
             told({"cells": len(every), "steps": steps, "first_s": first, "again_s": again})
         )

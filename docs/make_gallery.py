@@ -52,10 +52,12 @@ def main(results: Path) -> None:
 def _row(name: str, record: dict) -> str:
     claims = record["claims"]
     kind, *why = record["verdict"].split(": ", 1)
-    told = kind if claims else f"{kind}: {why[0]}"
+    verdict = kind if claims else f"{kind}: {why[0]}"
     held = f"{sum(c['holds'] for c in claims)} of {len(claims)}" if claims else ""
     where = f"[{name}](#{name})" if claims else name
-    return f"| {where}, {record['place']} | {_cell(record['summary'])} | {held} | {_cell(told)} |"
+    return (
+        f"| {where}, {record['place']} | {_cell(record['summary'])} | {held} | {_cell(verdict)} |"
+    )
 
 
 def _section(name: str, record: dict) -> list[str]:

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
+from saddlewalk.curves.curve import LossCurve
 from saddlewalk.figures.agf import attention as agf_attention
+from saddlewalk.figures.agf import fourier
 from saddlewalk.figures.agf import linear as agf_linear
 from saddlewalk.figures.agf import modular as agf_modular
 from saddlewalk.figures.agf import relu as agf_relu
@@ -15,6 +17,7 @@ from saddlewalk.theory import modular
 # --- Fig 4 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure_4(failing_claims):
     result = agf_linear.figure_4()
     assert failing_claims(result) == [], str(result)
@@ -45,6 +48,7 @@ def test_singular_values_of_the_layers():
 # --- Fig 5 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure_5(failing_claims):
     result = agf_attention.figure_5()
     assert failing_claims(result) == [], str(result)
@@ -69,6 +73,32 @@ def test_singular_values_belong_to_components():
 # --- Fig 6 ----------------------------------------------------------------------------------------
 
 
+def made_up_run(problem, groups, order):
+    """Each frequency jumps in its turn to the neurons of Theorem F.7, at times 10, 20, ..."""
+    levels = agf_modular._levels(problem.task)
+    time = np.linspace(0, 10 * (len(groups) + 1), 40 * (len(groups) + 1) + 1)
+    theta = np.zeros((len(time), problem.width, problem.size))
+    rows = np.cumsum([0, *(len(group) for group in groups)])
+    for turn, k in enumerate(order):
+        theta[time >= 10 * (turn + 1), rows[k] : rows[k + 1]] = groups[k]
+    with sw.float64():
+        loss = np.array([float(problem.loss(one)) for one in theta])
+        return fourier.FourierRun.of(problem, time, theta, LossCurve.of(time, loss), levels)
+
+
+def test_claims_of_figure_6_can_fail(failing_claims):
+    """Neurons as the theorem has them, and gradient flow in the order of AGF or in the other one."""
+    p = 11
+    problem = sw.Problem(sw.tasks.modular_addition(p, {2: 6.0, 3: 3.0}), sw.units.QuadraticPair(13))
+    groups = [modular.minimizer(p, 2, 6 + 0j, 6), modular.minimizer(p, 3, 3 + 0j, 7)]
+    right, wrong = (made_up_run(problem, groups, order) for order in ((0, 1), (1, 0)))
+    heard = np.ones(13, dtype=bool)
+    assert failing_claims(agf_modular.figure_of(problem, right, right, heard)) == []
+    failed = agf_modular.figure_of(problem, right, wrong, heard).claims
+    assert [claim.holds for claim in failed] == [False, True, False, False, True, True, True]
+
+
+@pytest.mark.slow
 def test_figure_6_in_small(failing_claims):
     """Two frequencies on a circle of 7: what AGF predicts holds. Some neurons serve both."""
     result = agf_modular.figure_6(p=7, spectrum={1: 6.0, 2: 3.0}, width=12)
@@ -91,7 +121,7 @@ def test_neurons_of_the_theorem():
     groups = [modular.minimizer(p, 2, 3 + 4j, 6), modular.minimizer(p, 3, 2 + 0j, 7)]
     theta = np.concatenate([*groups, 1e-3 * np.ones((1, 3 * p))])
     heard = np.arange(14) < 13
-    neurons = agf_modular._Neurons.of(task, theta + 1e-12 * np.arange(3.0 * p), heard)
+    neurons = fourier.Neurons.of(task, theta + 1e-12 * np.arange(3.0 * p), heard)
     assert neurons.frequency[:13].tolist() == [2] * 6 + [3] * 7
     np.testing.assert_allclose(neurons.purity[:13], 1, atol=1e-9)
     np.testing.assert_allclose(neurons.misalignment[:13], 0, atol=1e-6)
@@ -104,7 +134,7 @@ def test_neurons_all_alike_do_not_spread():
     p, task = 11, sw.tasks.modular_addition(11, {2: 3.0})
     one = modular.maximizer(p, 2, 3 + 0j, 0.3, 0.4)
     theta = np.concatenate([one, 2 * one, one + 1e-3 * np.arange(3.0 * p)])
-    neurons = agf_modular._Neurons.of(task, theta, np.array([True, True, False]))
+    neurons = fourier.Neurons.of(task, theta, np.array([True, True, False]))
     assert neurons.mean_direction(2) == pytest.approx(1.0)
     assert math.isnan(neurons.mean_direction(3))
     assert neurons.phase[0] == pytest.approx(0.7)
@@ -116,12 +146,13 @@ def test_neurons_at_waking():
     theta = np.zeros((4, 2, 3))
     theta[2:, 0], theta[1:, 1] = 5.0, 7.0
     theta[3] = 9.0
-    np.testing.assert_array_equal(agf_modular._at_waking(theta), [[5.0] * 3, [7.0] * 3])
+    np.testing.assert_array_equal(fourier.at_waking(theta), [[5.0] * 3, [7.0] * 3])
 
 
 # --- Fig 7 ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_figure_7_in_small():
     """Two ReLU units on two hidden directions: real time follows the curve, Algorithm 1 roughly."""
     task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2, features=2)

@@ -11,6 +11,8 @@ import numpy as np
 import pytest
 
 from saddlewalk.errors import InputError
+from saddlewalk.figures.networks import decoder as networks_decoder
+from saddlewalk.figures.networks import perceptron
 from saddlewalk.figures.rich import grokking as rich_grokking
 from saddlewalk.figures.rich import hierarchy as rich_hierarchy
 from saddlewalk.figures.rich.grokking import GrokRuns
@@ -148,7 +150,7 @@ def test_too_many_data_are_refused():
 
 def test_alpha_leaves_the_start_and_scales_two_layers():
     alphas = (0.1, 1.0, 10.0)
-    layers = rich_hierarchy.network(alphas, 12, 3, seed=0)
+    layers = perceptron.perceptrons(alphas, 12, 3, seed=0)
     first, *hidden, readout = (np.asarray(w, dtype=float) for w in layers)
     assert [w.shape for w in layers] == [(3, 12, 64), (3, 64, 64), (3, 64, 64), (3, 64, 3)]
     np.testing.assert_allclose(first[0], 100 * first[2], rtol=1e-5)
@@ -156,7 +158,7 @@ def test_alpha_leaves_the_start_and_scales_two_layers():
     assert all(np.array_equal(w[0], w[2]) for w in hidden)
     x = np.random.default_rng(0).normal(size=(5, 12)).astype(np.float32)
     answers = np.stack(
-        [rich_hierarchy.logits(tuple(w[k] for w in layers), jnp.asarray(x)) for k in range(3)]
+        [perceptron.logits(tuple(w[k] for w in layers), jnp.asarray(x)) for k in range(3)]
     )
     h = x / math.sqrt(12) @ first[1]
     for w in hidden:
@@ -192,6 +194,7 @@ def written(result, folder):
     return json.loads((folder / "result.json").read_text())
 
 
+@pytest.mark.slow
 def test_figure_5c_in_small(tmp_path):
     """Tiny hierarchies, few epochs: sizes that are run alone and joined are those that are run together."""
     small = {"alphas": (0.1, 1.0, 10.0), "seeds": 2, "epochs": 4, "tested": 40}
@@ -255,14 +258,14 @@ def numpy_decoder(network, tokens, heads):
 @pytest.fixture(scope="module")
 def trained_start():
     """A start with every weight moved, so that no bias is zero."""
-    network = rich_grokking.start(p=7, dim=16, seed=0, tau=1.5)
+    network = networks_decoder.decoder(p=7, dim=16, seed=0, tau=1.5)
     rng = np.random.default_rng(1)
     return jax.tree.map(lambda w: w + 0.1 * rng.normal(size=w.shape).astype(np.float32), network)
 
 
 def test_the_decoder_is_the_causal_one_at_its_last_token(trained_start):
     (tokens, _), _ = rich_grokking.pairs(7, 0.5, 0)
-    full = numpy_decoder(trained_start, tokens, rich_grokking.HEADS)
+    full = numpy_decoder(trained_start, tokens, networks_decoder.HEADS)
     answer = trained_start(jnp.asarray(tokens))
     assert answer.shape == (len(tokens), 9)
     assert answer.dtype == jnp.float32
@@ -272,7 +275,7 @@ def test_the_decoder_is_the_causal_one_at_its_last_token(trained_start):
 def test_the_oracle_is_causal(trained_start):
     """What later tokens say does not change earlier answers, and changes the last."""
     tokens = np.array([[1, 8, 2, 7], [1, 8, 3, 7]])
-    one, other = numpy_decoder(trained_start, tokens, rich_grokking.HEADS)
+    one, other = numpy_decoder(trained_start, tokens, networks_decoder.HEADS)
     np.testing.assert_array_equal(one[:2], other[:2])
     assert np.abs(one[-1] - other[-1]).max() > 1e-3
 
@@ -280,7 +283,7 @@ def test_the_oracle_is_causal(trained_start):
 def test_small_embeddings_are_the_same_function():
     """Division by alpha is undone by the first normalization; nothing else is touched."""
     (tokens, _), _ = rich_grokking.pairs(11, 0.5, 0)
-    base, small = (rich_grokking.start(11, 32, 3, alpha) for alpha in (1.0, 10.0))
+    base, small = (networks_decoder.decoder(11, 32, 3, alpha) for alpha in (1.0, 10.0))
     np.testing.assert_allclose(small.tokens, base.tokens / 10, rtol=1e-6)
     np.testing.assert_allclose(small.positions, base.positions / 10, rtol=1e-6)
     rest = [eqx.tree_at(lambda n: (n.tokens, n.positions), n, (0, 0)) for n in (base, small)]
@@ -290,7 +293,7 @@ def test_small_embeddings_are_the_same_function():
 
 def test_embeddings_are_less_than_six_percent():
     """The paper's count of a network with p = 97."""
-    network = rich_grokking.start(97, 128, 0)
+    network = networks_decoder.decoder(97, 128, 0)
     total = sum(leaf.size for leaf in jax.tree.leaves(network)) - network.scale.size
     assert 0.05 < (network.tokens.size + network.positions.size) / total < 0.06
 
@@ -298,11 +301,11 @@ def test_embeddings_are_less_than_six_percent():
 def test_tau_scales_the_logits_and_is_not_trained():
     (tokens, answers), _ = rich_grokking.pairs(7, 0.5, 0)
     data = jnp.asarray(tokens), jnp.asarray(answers)
-    base, scaled = (rich_grokking.start(7, 16, 0, tau=tau) for tau in (1.0, 1.5))
+    base, scaled = (networks_decoder.decoder(7, 16, 0, tau=tau) for tau in (1.0, 1.5))
     np.testing.assert_allclose(scaled(data[0]), 1.5 * base(data[0]), rtol=1e-5)
-    gradient = jax.grad(rich_grokking._loss)(scaled, data)
+    gradient = jax.jit(jax.grad(networks_decoder.answer_loss))(scaled, data)
     assert float(gradient.scale) == 0
-    kept = rich_grokking._is_trained(scaled)
+    kept = networks_decoder.is_trained(scaled)
     assert kept.scale is False
     assert all(jax.tree.leaves(eqx.tree_at(lambda n: n.scale, kept, True)))
 
@@ -322,12 +325,13 @@ def test_impossible_grokking_is_refused():
     with pytest.raises(InputError, match=r"between 0 and 1 is for training; got 1\.5"):
         rich_grokking.pairs(7, 1.5, 0)
     with pytest.raises(InputError, match="The width must be a multiple of the 4 heads; got 30"):
-        rich_grokking.start(7, 30, 0)
+        networks_decoder.decoder(7, 30, 0)
 
 
 TINY_GROK = {"alphas": (0.1, 1.0, 10.0), "taus": (0.5, 1.0), "p": 5, "dim": 8, "batch": 8}
 
 
+@pytest.mark.slow
 def test_figure_5d_in_small(tmp_path):
     runs = rich_grokking.grok(**TINY_GROK, seeds=[0, 1], steps=40, every=20, weight_decay=0.5)
     assert runs.steps.tolist() == [0, 20, 40]
@@ -346,7 +350,7 @@ def test_rates_are_divided_by_tau_squared(monkeypatch):
         np.testing.assert_allclose(rates, [4, 1] * 3)
         raise InterruptedError
 
-    monkeypatch.setattr(rich_grokking, "train_together", record)
+    monkeypatch.setattr(rich_grokking, "train_ensemble", record)
     with pytest.raises(InterruptedError):
         rich_grokking.grok(**TINY_GROK, seeds=[0], steps=2)
 

@@ -9,6 +9,10 @@ import pytest
 from scipy.signal import convolve2d, correlate2d
 
 from saddlewalk.diagnose.tangent_kernel import kernel_distance, network_kernel
+from saddlewalk.figures.networks import distances
+from saddlewalk.figures.networks import filters as filter_networks
+from saddlewalk.figures.networks import lenet as lenet_networks
+from saddlewalk.figures.networks.runs import joined
 from saddlewalk.figures.rich import filters as rich_filters
 from saddlewalk.figures.rich import lenet as rich_lenet
 from saddlewalk.tasks import public
@@ -28,7 +32,7 @@ def biased(network, seed=3):
     """The same weights with biases that are not zero."""
     rng = np.random.default_rng(seed)
     biases = tuple(jnp.asarray(rng.normal(size=b.shape), jnp.float32) for b in network.biases)
-    return rich_lenet.LeNet(network.weights, biases)
+    return lenet_networks.LeNet(network.weights, biases)
 
 
 # ---------------------------------------------------------------- LeNet-5
@@ -58,23 +62,24 @@ def torch_lenet(torch, network):
     return layers
 
 
+@pytest.mark.slow
 def test_lenet_is_that_of_torch():
     torch = pytest.importorskip("torch")
-    network, x = biased(rich_lenet.lenet(0)), pictures(3, 28, 1)
+    network, x = biased(lenet_networks.lenet(0)), pictures(3, 28, 1)
     other = torch_lenet(torch, network)(torch.tensor(x.transpose(0, 3, 1, 2)))
-    ours = rich_lenet.respond(network, jnp.asarray(x))
+    ours = lenet_networks.respond(network, jnp.asarray(x))
     np.testing.assert_allclose(ours, other.detach().numpy(), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("alpha", [0.1, 3.0])
 def test_alpha_keeps_the_function_of_zero_biases_alone(alpha):
     x = jnp.asarray(pictures(4, 28, 1))
-    plain, scaled = rich_lenet.lenet(0), rich_lenet.lenet(0, alpha)
+    plain, scaled = lenet_networks.lenet(0), lenet_networks.lenet(0, alpha)
     np.testing.assert_allclose(scaled.weights[0] * alpha, plain.weights[0], rtol=1e-5)
     np.testing.assert_allclose(scaled.weights[-1] / alpha, plain.weights[-1], rtol=1e-5)
-    expected = rich_lenet.respond(plain, x)
-    np.testing.assert_allclose(rich_lenet.respond(scaled, x), expected, rtol=1e-3, atol=1e-4)
-    moved = rich_lenet.respond(biased(scaled), x) - rich_lenet.respond(biased(plain), x)
+    expected = lenet_networks.respond(plain, x)
+    np.testing.assert_allclose(lenet_networks.respond(scaled, x), expected, rtol=1e-3, atol=1e-4)
+    moved = lenet_networks.respond(biased(scaled), x) - lenet_networks.respond(biased(plain), x)
     assert float(jnp.abs(moved).max()) > 0.1
 
 
@@ -104,32 +109,33 @@ def active_neurons(network, image):
 
 
 def test_hamming_distance_by_brute_force():
-    networks, x = [biased(rich_lenet.lenet(0)), rich_lenet.lenet(1)], pictures(2, 28, 1)
-    patterns = [rich_lenet.activation_patterns(network, jnp.asarray(x)) for network in networks]
+    networks, x = [biased(lenet_networks.lenet(0)), lenet_networks.lenet(1)], pictures(2, 28, 1)
+    patterns = [lenet_networks.activation_patterns(network, jnp.asarray(x)) for network in networks]
     assert patterns[0].shape == (2, 6 * 28 * 28 + 16 * 10 * 10 + 120 + 84)
     flipped = sum(
         int(a != b)
         for image in x
         for a, b in zip(*(active_neurons(network, image) for network in networks), strict=True)
     )
-    measured = float(rich_lenet.hamming_distance(*patterns))
+    measured = float(distances.hamming_distance(*patterns))
     # a neuron within rounding of zero may differ
     assert measured * patterns[0].size == pytest.approx(flipped, abs=3)
     assert 0.2 < measured < 0.8
-    assert float(rich_lenet.hamming_distance(patterns[0], patterns[0])) == 0.0
+    assert float(distances.hamming_distance(patterns[0], patterns[0])) == 0.0
 
 
+@pytest.mark.slow
 def test_kernel_of_lenet_is_that_of_any_network():
-    network, x = biased(rich_lenet.lenet(0, 2.0)), jnp.asarray(pictures(3, 28, 1))
-    quick = jax.jit(rich_lenet.lenet_kernel)(network, x).reshape(30, 30)
-    slow = network_kernel(lambda net, one: rich_lenet.respond(net, one[None])[0], network, x)
+    network, x = biased(lenet_networks.lenet(0, 2.0)), jnp.asarray(pictures(3, 28, 1))
+    quick = jax.jit(lenet_networks.lenet_kernel)(network, x).reshape(30, 30)
+    slow = network_kernel(lambda net, one: lenet_networks.respond(net, one[None])[0], network, x)
     np.testing.assert_allclose(quick, slow, rtol=2e-3, atol=1e-4 * float(jnp.abs(slow).max()))
 
 
 def test_distance_of_kernels_on_the_device():
     rng = np.random.default_rng(0)
     first, second = rng.normal(size=(2, 6, 6)).astype(np.float32)
-    distance = float(rich_lenet.turned(jnp.asarray(first), jnp.asarray(second)))
+    distance = float(distances.turned(jnp.asarray(first), jnp.asarray(second)))
     assert distance == pytest.approx(kernel_distance(first, second), rel=1e-5)
 
 
@@ -140,6 +146,33 @@ def test_checkpoints_need_few_programs():
     assert set(np.diff(stops)) == {1, 10, 100}
 
 
+def made_up_lenets(order):
+    """Distances that rise with time, and with alpha if order is 1; parameters do not follow alpha."""
+    alphas, steps = np.array([0.25, 1.0, 4.0]), np.array([0, 1, 10, 100])
+    far = np.array([0, 0.2, 0.6, 1.0]) * (2.0 ** (order * np.arange(3)))[None, :, None]
+    far = far * np.array([0.95, 1.0])[:, None, None]
+    moved = np.broadcast_to([0, 0.1, 0.5, 1.0], far.shape) * np.array([[1.0], [1.4], [1.1]])
+    flat = np.ones(far.shape)
+    return rich_lenet.LeNetRuns(
+        alphas, steps, 1e-3, 10.0, far, far / 10, far / 4, moved, flat, flat
+    )
+
+
+def test_claims_of_5a_can_fail(tmp_path):
+    right, wrong = (made_up_lenets(order) for order in (1, -1))
+    result = rich_lenet.figure_of({"adam": right, "sgd": wrong})
+    result.write(tmp_path)
+    assert (tmp_path / "figure.png").stat().st_size > 20_000
+    held = [claim.holds for claim in result.claims]
+    assert held[:5] == [True] * 5
+    assert held[5:] == [True, False, False, True, True]
+    stored = json.loads((tmp_path / "result.json").read_text())["numbers"]["adam"]
+    again = joined([rich_lenet.LeNetRuns.from_json(stored), wrong])
+    assert again.kernel.shape == (4, 3, 4)
+    np.testing.assert_array_equal(again.kernel[:2], right.kernel)
+
+
+@pytest.mark.slow
 def test_figure_5a_in_small(mnist, monkeypatch, tmp_path):
     small = {"alphas": (0.5, 2.0), "seeds": (0, 1), "steps": 3, "batch_size": 8, "images": 32,
              "measured": 4, "tested": 20}  # fmt: skip
@@ -159,7 +192,7 @@ def test_figure_5a_in_small(mnist, monkeypatch, tmp_path):
         for key in ("kernel", "traced", "hamming", "parameter"):
             assert np.all(getattr(each, key)[:, :, 0] < 1e-10)
             assert np.all(getattr(each, key)[:, :, 1:] > 1e-10)
-    twice = rich_lenet.joined([runs["adam"], runs["adam"]])
+    twice = joined([runs["adam"], runs["adam"]])
     assert twice.kernel.shape == (4, 2, 4)
 
 
@@ -191,10 +224,11 @@ def test_smoothness_of_known_filters():
     assert rich_filters.smoothness(noise).mean() == pytest.approx(expected, rel=0.01)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stride", [1, 2])
 def test_filter_network_is_that_of_torch(stride):
     torch = pytest.importorskip("torch")
-    network = rich_filters.filter_net(0, 1.5, (4, 5), stride)
+    network = filter_networks.filter_net(0, 1.5, (4, 5), stride)
     x = torch.tensor(pictures(3, 32, 3).transpose(0, 3, 1, 2))
     for size, step, filters in zip((15, 3), (stride, 1), network.filters, strict=True):
         w = np.array(filters).reshape(size, size, x.shape[1], -1).transpose(3, 2, 0, 1)
@@ -202,14 +236,14 @@ def test_filter_network_is_that_of_torch(stride):
         x = torch.nn.functional.batch_norm(x, None, None, training=True, eps=1e-5)
         x = torch.nn.functional.max_pool2d(torch.relu(x), 2)
     expected = 0.125 * x.amax(dim=(2, 3)).numpy() @ np.array(network.readout)
-    ours = rich_filters.respond(network, jnp.asarray(pictures(3, 32, 3)))
+    ours = filter_networks.respond(network, jnp.asarray(pictures(3, 32, 3)))
     np.testing.assert_allclose(ours, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_length_of_normalized_filters_is_not_seen():
     x = jnp.asarray(pictures(3, 32, 3))
     outputs = [
-        rich_filters.respond(rich_filters.filter_net(0, alpha, (4, 5), 2), x)
+        filter_networks.respond(filter_networks.filter_net(0, alpha, (4, 5), 2), x)
         for alpha in (0.1, 1.0, 10.0)
     ]
     np.testing.assert_allclose(outputs[0], outputs[1], atol=2e-3)
@@ -217,13 +251,34 @@ def test_length_of_normalized_filters_is_not_seen():
 
 
 def test_moments_come_from_the_reference():
-    network = rich_filters.filter_net(0, 1.0, (4, 5), 2)
+    network = filter_networks.filter_net(0, 1.0, (4, 5), 2)
     x = jnp.asarray(pictures(5, 32, 3))
-    alone = rich_filters.respond(network, x[:3])
-    with_others = rich_filters.respond(network, x, 3)
+    alone = filter_networks.respond(network, x[:3])
+    with_others = filter_networks.respond(network, x, 3)
     np.testing.assert_allclose(with_others[:3], alone, rtol=1e-4, atol=1e-5)
 
 
+def made_up_filters(order):
+    """Filters that become smooth, the more the larger alpha if order is 1."""
+    alphas, time = np.array([0.1, 1.0, 10.0]), np.array([0.0, 0.5, 1.0])
+    fallen = (1 - time * (0.5 + 0.2 * order * np.array([[-1], [0], [1]])))[None]
+    smooth = 4 * fallen * np.array([0.95, 1.0])[:, None, None]
+    good = np.broadcast_to(0.1 + 0.5 * time, smooth.shape)
+    pictures = np.random.default_rng(0).uniform(-1, 1, size=(3, 4, 15, 15, 3))
+    return rich_filters.FilterRuns(
+        alphas, time, 64, smooth, smooth, fallen * np.ones(smooth.shape), good, good, pictures
+    )
+
+
+def test_claims_of_5b_can_fail(tmp_path):
+    right, wrong = (rich_filters.figure_of(made_up_filters(order)) for order in (1, -1))
+    right.write(tmp_path)
+    assert (tmp_path / "figure.png").stat().st_size > 20_000
+    assert right.verdict == "reproduced"
+    assert [claim.holds for claim in wrong.claims] == [False, False, True, True]
+
+
+@pytest.mark.slow
 def test_figure_5b_in_small(cifar, monkeypatch, tmp_path):
     small = {"alphas": (0.1, 1.0, 10.0), "seeds": (0, 1), "widths": (4, 8), "stride": 4, "images": 64,
              "tested": 20, "batch_size": 16, "steps": 8, "looks": 2}  # fmt: skip
@@ -241,4 +296,4 @@ def test_figure_5b_in_small(cifar, monkeypatch, tmp_path):
     assert [claim.measured for claim in again.claims] == [claim.measured for claim in result.claims]
     assert runs.filters.shape == (3, 4, 15, 15, 3)
     assert np.all(runs.aligned[:, :, 0] == pytest.approx(1.0))
-    assert rich_filters.joined([runs, runs]).smooth.shape == (4, 3, 3)
+    assert joined([runs, runs]).smooth.shape == (4, 3, 3)

@@ -37,6 +37,7 @@ def test_figure_3(failing_claims, mnist, monkeypatch):
     assert failing_claims(result) == []
 
 
+@pytest.mark.slow
 def test_table_1(failing_claims, mnist):
     """The first row as printed; two numbers of the second are not what the paper defines."""
     failing = failing_claims(saddle_mnist.table_1())
@@ -66,8 +67,59 @@ def test_figure_6(failing_claims, monkeypatch):
     assert all(claim.startswith(("(C) relu: all three", "skip 1")) for claim in failing), failing
 
 
-def test_phases_print_and_draw(tmp_path):
-    one = run(saddle_architectures.panels_1(256)["D"])
+@pytest.fixture(scope="module")
+def relu_run():
+    """One network, cheap to train: the ReLU one of Fig 1."""
+    return run(saddle_architectures.panels_1(256)["D"])
+
+
+def test_one_network_in_all_places_is_no_figure(relu_run, monkeypatch, failing_claims):
+    """Every drawing and claim on the same run: what speaks of other networks, or compares, fails."""
+    monkeypatch.setattr(saddle_architectures, "run", lambda panel: relu_run)
+    other = failing_claims(saddle_architectures.figure_4(16, "BCE"))
+    assert "(B) order 0: no plateau at first (ours; its part of the time, below 0.001)" in other
+    assert not any(claim.startswith("(E)") for claim in other)
+    assert failing_claims(saddle_architectures.figure_5(16, "CD")) == []
+    monkeypatch.setattr(saddle_effects, "_run", lambda *_, **__: relu_run.path)
+    monkeypatch.setattr(saddle_effects, "_low_rank", lambda rank: relu_run.path)
+    assert len(failing_claims(saddle_effects.figure_2())) >= 5
+    monkeypatch.setattr(saddle_skips, "_run", lambda name, skip, width: relu_run.path)
+    assert len(failing_claims(saddle_skips.figure_6(width=5))) >= 2
+
+
+def made_up_pair(second):
+    """The loss drops at steps 100 and `second`, each time with a singular value."""
+    step = np.arange(0, 600.0, 3)
+    grown = 0.5 * (1 + np.tanh((step[:, None] - [100, second, 1e4]) / 10))
+    return saddle_mnist.PairRun(step, 0.5 - 0.25 * grown.sum(axis=1), 3 * grown + 0.01, 2)
+
+
+def test_claims_about_digits_can_fail(monkeypatch, failing_claims):
+    """Made-up runs on noise: drops and singular values go together, or they do not."""
+    rng = np.random.default_rng(0)
+    noise = {
+        "X_train": rng.integers(0, 256, size=(400, 4, 4), dtype=np.uint8),
+        "y_train": np.arange(400) % 10,
+    }
+    monkeypatch.setattr(saddle_mnist, "load_public", lambda name: noise)
+    pairs = ((0, 1), (5, 7))
+    task = saddle_mnist.digits((0, 1))
+    first, second, plain = saddle_mnist.governing_values(task)
+    cross = np.asarray(task.y).T @ (np.asarray(task.x) * np.asarray(task.weights)[:, None])
+    values = np.linalg.svd(cross, compute_uv=False)
+    np.testing.assert_allclose([first, plain], values[:2], rtol=1e-9)
+    assert plain <= second * (1 + 1e-9)
+    assert len(failing_claims(saddle_mnist.table_1(pairs))) == 3
+    ends = iter([300.0, 400.0, 300.0, 400.0])
+    monkeypatch.setattr(saddle_mnist, "_train", lambda *_: made_up_pair(next(ends)))
+    together = saddle_mnist.figure_3(pairs)
+    assert all(claim.holds for claim in together.claims[:-2]), str(together)
+    monkeypatch.setattr(saddle_mnist, "_train", lambda *_: made_up_pair(1e4))
+    assert failing_claims(saddle_mnist.figure_3(pairs))
+
+
+def test_phases_print_and_draw(relu_run, tmp_path):
+    one = relu_run
     text = str(one.phases)
     assert "strict saddle" in text
     assert "proportional" in text

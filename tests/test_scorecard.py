@@ -7,11 +7,15 @@ import random
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import saddlewalk as sw
+from saddlewalk.cli import main
 from saddlewalk.figures import ENTRIES, Claim, Entry, FigureResult, Scorecard, find_entry, reproduce
+from saddlewalk.figures.scorecard import folder
 from saddlewalk.interrupts import heeding_interrupts
 from saddlewalk.show import draw
 
@@ -97,7 +101,7 @@ def test_finished_entries_are_not_run_again_unless_asked(few, tmp_path):
     assert MADE == ["agf-3", "agf-4"]
     reproduce(few, tmp_path)
     assert MADE == ["agf-3", "agf-4"]
-    reproduce(["agf-3"], tmp_path, again=True)
+    reproduce(["agf-3"], tmp_path, rerun=True)
     assert MADE == ["agf-3", "agf-4", "agf-3"]
     card = reproduce(few, tmp_path, full=True)  # only one of them has a larger size
     assert MADE[3:] == ["agf-4"]
@@ -106,9 +110,9 @@ def test_finished_entries_are_not_run_again_unless_asked(few, tmp_path):
 
 def test_results_of_other_code_are_made_anew(few, tmp_path, monkeypatch):
     reproduce(["agf-3"], tmp_path)
-    monkeypatch.setattr("saddlewalk.figures.scorecard.origin", lambda: "other")
-    told = Scorecard.read(tmp_path).records["agf-3"]["verdict"]
-    assert told == "not run: made by other code or from other data"
+    monkeypatch.setattr("saddlewalk.figures.scorecard.folder._code", lambda: "other")
+    verdict = Scorecard.read(tmp_path).records["agf-3"]["verdict"]
+    assert verdict == "not run: made by other code or from other data"
     reproduce(["agf-3"], tmp_path)
     assert MADE == ["agf-3", "agf-3"]
 
@@ -116,7 +120,7 @@ def test_results_of_other_code_are_made_anew(few, tmp_path, monkeypatch):
 def test_a_failure_leaves_what_was_there(few, tmp_path, monkeypatch):
     reproduce(["agf-3"], tmp_path)
     monkeypatch.setitem(ENTRIES, "agf-3", Made("agf-3", "Fig 3", "x:y", function=broken))
-    card = reproduce(["agf-3"], tmp_path, again=True)
+    card = reproduce(["agf-3"], tmp_path, rerun=True)
     assert card.records["agf-3"]["verdict"] == "reproduced"
     assert "Traceback" in (tmp_path / "agf-3.error").read_text()
 
@@ -135,7 +139,7 @@ def test_a_larger_result_is_not_replaced_by_a_smaller_one(few, tmp_path):
     card = reproduce(["agf-4", "agf-4"], tmp_path)
     assert MADE == ["agf-4"]
     assert card.records["agf-4"]["differs"] == ""
-    again = reproduce(["agf-4"], tmp_path, again=True)
+    again = reproduce(["agf-4"], tmp_path, rerun=True)
     assert again.records["agf-4"]["differs"] == "smaller than in the paper"
 
 
@@ -176,10 +180,49 @@ def test_what_makes_no_sense(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(sw.InputError, match="is a file"):
         reproduce(["agf-8"], tmp_path / "file")
-    with pytest.raises(sw.InputError, match="at least one job"):
-        reproduce(["agf-8"], tmp_path, jobs=0)
+    with pytest.raises(sw.InputError, match="at least one worker"):
+        reproduce(["agf-8"], tmp_path, workers=0)
     with pytest.raises(sw.InputError, match="drawing"):
         find_entry("agf-2").make()
+    with pytest.raises(TypeError, match="'worker'"):
+        reproduce(["agf-8"], tmp_path, worker=1)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"), [("jobs", "workers"), ("again", "rerun"), ("told", "on_entry")]
+)
+def test_old_names_of_arguments_are_refused_with_the_new_ones(tmp_path, old, new):
+    with pytest.raises(sw.InputError, match=f"`{old}` of `reproduce` is now `{new}`."):
+        reproduce(["agf-8"], tmp_path, **{old: 2})
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--jobs", "2"), "--jobs is now --workers."),
+        (("--jobs", "two"), "--jobs is now --workers."),
+        (("--again",), "--again is now --rerun."),
+    ],
+)
+def test_old_flags_are_refused_with_the_new_ones(tmp_path, flags, sentence):
+    result = CliRunner().invoke(main, ["reproduce", "agf-8", "--out", str(tmp_path), *flags])
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+    assert "--jobs" not in CliRunner().invoke(main, ["reproduce", "--help"]).stdout
+
+
+def test_the_origin_is_that_of_the_whole_package(monkeypatch, tmp_path):
+    """Any module of the package, not only those of the figures, makes results those of other code."""
+    copy = tmp_path / "saddlewalk"
+    file = Path(folder.__file__)
+    home = Path(sw.__file__).parent
+    (copy / file.relative_to(home)).parent.mkdir(parents=True)
+    (copy / "errors.py").write_text("one")
+    monkeypatch.setattr(folder, "__file__", str(copy / file.relative_to(home)))
+    first = folder._code.__wrapped__()
+    assert folder._code.__wrapped__() == first
+    (copy / "errors.py").write_text("two")
+    assert folder._code.__wrapped__() != first
 
 
 def test_the_registry_knows_every_figure_and_table():
@@ -194,9 +237,39 @@ def test_the_registry_knows_every_figure_and_table():
         assert bool(entry.drawing) != callable(entry.made_by and entry.maker)
 
 
+# the script imports this file, and the package that is tested here
+ENVIRONMENT = os.environ | {"PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+QUICK = """
+import sys
+import test_scorecard as tests
+from saddlewalk.figures import ENTRIES, reproduce
+
+ENTRIES.clear()
+for k in range(3, 7):
+    name = f"agf-{k}"
+    make = lambda name=name, k=k: tests.figure(name, k % 2 == 0)
+    ENTRIES[name] = tests.Made(name, "Fig", "x:y", function=make)
+if __name__ == "__main__":
+    for workers in (1, 2):
+        reproduce(list(ENTRIES), f"{sys.argv[1]}/{workers}", workers=workers)
+"""
+
+
+def test_two_processes_find_the_same_in_small(tmp_path):
+    script = tmp_path / "quick.py"
+    script.write_text(QUICK)
+    subprocess.run(
+        [sys.executable, str(script), str(tmp_path)], env=ENVIRONMENT, timeout=120, check=True
+    )
+    one, two = ((tmp_path / many / "scorecard.json").read_text() for many in "12")
+    assert one == two
+    assert json.loads(one)["counts"]["reproduced"] == 2
+
+
+@pytest.mark.slow
 def test_two_processes_find_the_same(tmp_path):
     names = ["rich-2", "rich-basins"]
-    two = reproduce(names, tmp_path / "two", jobs=2)
+    two = reproduce(names, tmp_path / "two", workers=2)
     one = reproduce(names, tmp_path / "one")
     assert one.to_json() == two.to_json()
     assert one.count("reproduced") == 2
@@ -224,11 +297,10 @@ reproduce(list(ENTRIES), sys.argv[1])
 def test_killed_five_times_at_random_moments(tmp_path):
     script = tmp_path / "slow.py"
     script.write_text(SLOW)
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
 
     def start(folder):
         command = [sys.executable, str(script), str(tmp_path / folder)]
-        return subprocess.Popen(command, env=environment)
+        return subprocess.Popen(command, env=ENVIRONMENT)
 
     assert start("quiet").wait(timeout=120) == 0
     moments = random.Random(0)
@@ -263,21 +335,20 @@ for name in ("agf-3", "agf-4", "agf-5", "agf-6"):
     make = deadly if name == "agf-3" else lambda name=name: tests.figure(name)
     ENTRIES[name] = tests.Made(name, "Fig", "x:y", function=make)
 if __name__ == "__main__":
-    reproduce(list(ENTRIES), sys.argv[1], jobs=int(sys.argv[2]))
+    reproduce(list(ENTRIES), sys.argv[1], workers=int(sys.argv[2]))
 """
 
 
-@pytest.mark.parametrize("jobs", [1, 2])
-def test_an_entry_that_kills_its_process_keeps_nothing_else_from_running(tmp_path, jobs):
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_entry_that_kills_its_process_keeps_nothing_else_from_running(tmp_path, workers):
     script, out = tmp_path / "deadly.py", tmp_path / "out"
     script.write_text(DEADLY)
-    environment = os.environ | {"PYTHONPATH": os.path.dirname(__file__)}
-    command = [sys.executable, str(script), str(out), str(jobs)]
-    ends = [subprocess.run(command, env=environment, timeout=120).returncode for _ in range(2)]
-    assert ends == ([9, 9] if jobs == 1 else [0, 0])
+    command = [sys.executable, str(script), str(out), str(workers)]
+    ends = [subprocess.run(command, env=ENVIRONMENT, timeout=120).returncode for _ in range(2)]
+    assert ends == ([9, 9] if workers == 1 else [0, 0])
     assert sorted(folder.name for folder in out.glob("*/")) == ["agf-4", "agf-5", "agf-6"]
-    told = json.loads((out / "scorecard.json").read_text())["entries"]["agf-3"]["verdict"]
-    assert told.startswith("not run: not finished")
+    verdict = json.loads((out / "scorecard.json").read_text())["entries"]["agf-3"]["verdict"]
+    assert verdict.startswith("not run: not finished")
 
 
 def test_killed_while_an_old_result_is_replaced(few, tmp_path):
@@ -319,6 +390,6 @@ def test_a_folder_belongs_to_one_run(few, tmp_path):
         with pytest.raises(sw.InputError, match="Another process is writing"):
             reproduce(["agf-3"], tmp_path)
 
-    reproduce(["agf-3"], tmp_path, told=at_the_same_time)
+    reproduce(["agf-3"], tmp_path, on_entry=at_the_same_time)
     reproduce(["agf-4"], tmp_path)
     assert not draft.exists()

@@ -5,8 +5,10 @@ import pytest
 
 import saddlewalk as sw
 from saddlewalk.figures.studies import adaptive_rates, general_position, natural_data
+from saddlewalk.show import draw
 
 
+@pytest.mark.slow
 def test_study_of_adaptive_rates(failing_claims):
     assert failing_claims(adaptive_rates.adaptive_rates()) == []
 
@@ -31,6 +33,15 @@ def test_designs_have_the_condition_number_asked_for():
         assert values.sum() == pytest.approx(6.0)
 
 
+def test_errors_are_drawn_for_every_scale_and_method():
+    shape = (len(general_position.SCALES), len(general_position.CONDITIONS))
+    errors = {name: np.full(shape, size) for name, size in (("closed", 0.1), ("numeric", 0.01))}
+    axes = draw.new_figure(1, 1)[1]
+    general_position._draw_errors(axes, errors)
+    assert len(axes.lines) == 2 * len(general_position.SCALES)
+
+
+@pytest.mark.slow
 def test_what_units_take_off_adds_up(small_regression):
     """On a smooth problem the line integrals of the gradients are the fall of the loss."""
     units = sw.units.Dense(3, "tanh")

@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 import saddlewalk as sw
 from saddlewalk.cli import main
 from saddlewalk.features import RFMRegressor
-from saddlewalk.figures.rich import portrait as rich_portrait
+from saddlewalk.figures.rich import students
 from saddlewalk.flow import train_many
 from saddlewalk.sweep import Results, grid, latin_hypercube, sweep, uniform
 from saddlewalk.sweep.files import load_sweep
@@ -688,16 +688,16 @@ def test_engines_agree_to_the_last_digit(name, tmp_path):
 def test_a_student_is_a_cell_of_the_portrait():
     """Fig 1b as a sweep: lanes of different seeds against the program of the figure."""
     small = dataclasses.replace(
-        rich_portrait.Grid(), taus=(0.1, 0.5), deltas=(0.0, 1.0), seeds=(1, 2), steps=(20,),
+        students.Grid(), taus=(0.1, 0.5), deltas=(0.0, 1.0), seeds=(1, 2), steps=(20,),
         dim=10, samples=50, tested=40,
     )  # fmt: skip
-    figure = rich_portrait.portrait(small)
+    figure = students.portrait(small)
     plan = grid(
         {"tau": small.taus, "delta": small.deltas, "seed": small.seeds},
         steps=20, dim=10, samples=50, tested=40,
     )  # fmt: skip
-    found = rich_portrait.student.together(list(plan))
-    for name in rich_portrait.MEASURES:
+    found = students.student.together(list(plan))
+    for name in students.MEASURES:
         cells = np.array([one[name] for one in found]).reshape(2, 2, 2)
         np.testing.assert_allclose(
             cells, np.moveaxis(figure[name][0], 0, -1), rtol=1e-9, atol=1e-12
@@ -706,7 +706,7 @@ def test_a_student_is_a_cell_of_the_portrait():
 
 def test_studies_that_come_with_the_package(tmp_path):
     asked = load_sweep("rich-1b")
-    paper = rich_portrait.Grid()
+    paper = students.Grid()
     for name, values in {"delta": paper.deltas, "seed": paper.seeds, "tau": paper.taus}.items():
         np.testing.assert_allclose(asked.plan.coordinates()[name][1], values, rtol=1e-14)
     widths = load_sweep("saddle-2-linear")

@@ -2,12 +2,23 @@
 
 import json
 import os
+from collections.abc import Callable
 from typing import Any
 
 import click
 
 from saddlewalk.cli.results import note, show
 from saddlewalk.errors import InputError
+
+
+def _renamed(old: str, new: str, **kind: Any) -> Callable:
+    """An option under the name that it had: refused with the name that it has."""
+
+    def refuse(context: click.Context, option: click.Parameter, value: Any) -> None:
+        if value:
+            raise InputError(f"{old} is now {new}.")
+
+    return click.option(old, hidden=True, expose_value=False, callback=refuse, **kind)
 
 
 @click.command()
@@ -21,15 +32,17 @@ from saddlewalk.errors import InputError
     help="Folder of the results; finished entries in it are not run again.",
 )
 @click.option(
-    "--jobs",
+    "--workers",
     type=click.IntRange(1),
     default=min(2, os.cpu_count() or 1),
     help="Processes at a time; by default 2, or 1 on a single core.",
 )
-@click.option("--again", is_flag=True, help="Run finished entries, too.")
+@click.option("--rerun", is_flag=True, help="Run finished entries, too.")
+@_renamed("--jobs", "--workers", nargs=1)
+@_renamed("--again", "--rerun", is_flag=True)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout, nothing else.")
 def reproduce(
-    names: tuple[str, ...], full: bool, out: str, jobs: int, again: bool, as_json: bool
+    names: tuple[str, ...], full: bool, out: str, workers: int, rerun: bool, as_json: bool
 ) -> None:
     """Redraw figures and tables of the papers, check their claims, and keep a scorecard.
 
@@ -46,27 +59,27 @@ def reproduce(
             for name, entry in ENTRIES.items()
         }
         widest = max(map(len, lines))
-        shown = [f"{name:{widest}}  {words}" for name, words in lines.items()]
-        click.echo(json.dumps(lines) if as_json else "\n".join(shown))
+        table = [f"{name:{widest}}  {words}" for name, words in lines.items()]
+        click.echo(json.dumps(lines) if as_json else "\n".join(table))
         return
     if len(names) > 1 and {"all", "list"} & set(names):
         raise InputError("`list` and `all` stand alone: leave out the other names.")
     wanted = list(ENTRIES) if names == ("all",) else list(names)
-    run: list[str] = []
+    made: list[str] = []
 
-    def told(name: str, record: dict[str, Any]) -> None:
-        run.append(name)
+    def on_entry(name: str, record: dict[str, Any]) -> None:
+        made.append(name)
         note(f"{name}: {record['verdict']}")
 
-    note(f"{len(wanted)} entries, {jobs} at a time, into {out}")
+    note(f"{len(wanted)} entries, {workers} at a time, into {out}")
     try:
-        card = make(wanted, out, full=full, jobs=jobs, again=again, told=told)
+        card = make(wanted, out, full=full, workers=workers, rerun=rerun, on_entry=on_entry)
     except KeyboardInterrupt:
         note(f"stopped; what is done is kept in {out}, and the same command goes on from there")
         raise
-    kept = [name for name in wanted if name not in run and not ENTRIES[name].drawing]
+    kept = [name for name in wanted if name not in made and not ENTRIES[name].drawing]
     if kept:
-        note(f"kept from before, by the same code and data (--again runs them): {', '.join(kept)}")
-    asked = card if names == ("all",) else card.only(wanted)
-    show(asked, asked.to_json(), as_json)
+        note(f"kept from before, by the same code and data (--rerun runs them): {', '.join(kept)}")
+    shown = card if names == ("all",) else card.only(wanted)
+    show(shown, shown.to_json(), as_json)
     note(f"wrote {out}/index.html and scorecard.json, and a folder for each entry")

@@ -1,14 +1,21 @@
 """A figure with its claims: what the paper says, as numbers that can fail."""
 
+import io
 import itertools
+import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from saddlewalk import store
 from saddlewalk.show import draw, text
+
+if TYPE_CHECKING:
+    import xarray as xr
 
 
 @dataclass(frozen=True)
@@ -21,13 +28,16 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class FigureResult:
-    """A drawn figure and the verdict on its claims."""
+class FigureResult(store.AbstractResult):
+    """A drawn figure and the verdict on its claims; read back from a file, the picture alone."""
+
+    result_kind: ClassVar[str] = "figure"
 
     name: str
     title: str
     claims: tuple[Claim, ...]
     figure: Any
+    """The matplotlib figure, or the bytes of its PNG."""
     numbers: dict[str, Any]
 
     def __post_init__(self) -> None:
@@ -63,13 +73,51 @@ class FigureResult:
             self.figure.savefig(folder / "figure.svg", metadata={"Date": None})
         store.write_json(self.to_json(), folder / "result.json")
 
-    def __str__(self) -> str:
+    def to_xarray(self) -> "xr.Dataset":
+        """The claims along a dimension `claim`, and the picture as the bytes of a PNG."""
+        import xarray as xr
+
+        return xr.Dataset(
+            {
+                "statement": ("claim", [claim.statement for claim in self.claims]),
+                "measured": ("claim", [claim.measured for claim in self.claims]),
+                "holds": ("claim", [bool(claim.holds) for claim in self.claims]),
+                "picture": ("byte", np.frombuffer(self._png(), dtype=np.uint8)),
+            },
+            attrs={"name": self.name, "title": self.title, "numbers": json.dumps(self.numbers)},
+        )
+
+    @classmethod
+    def from_xarray(cls, data: "xr.Dataset") -> "FigureResult":
+        """Claims, numbers and picture."""
+        rows = zip(*(data[name].values for name in ("statement", "measured", "holds")), strict=True)
+        claims = tuple(Claim(str(said), str(seen), bool(holds)) for said, seen, holds in rows)
+        about = data.attrs
+        picture = data["picture"].values.tobytes()
+        return cls(about["name"], about["title"], claims, picture, json.loads(about["numbers"]))
+
+    def plot(self, target: str | Path | None = None) -> Any:
+        """The figure; a path saves the picture."""
+        if target is not None and isinstance(self.figure, bytes):
+            Path(target).write_bytes(self.figure)
+        elif target is not None:
+            with draw.styled():
+                draw.save(self.figure, target)
+        return self.figure
+
+    def _png(self) -> bytes:
+        if isinstance(self.figure, bytes):
+            return self.figure
+        sink = io.BytesIO()
+        with draw.styled():
+            self.figure.savefig(sink, format="png")
+        return sink.getvalue()
+
+    def parts(self) -> tuple[text.Table | str, ...]:
+        """The claims, and the verdict."""
         rows = [["yes" if c.holds else "NO", c.statement, c.measured] for c in self.claims]
         columns = ["holds", "claim", "measured here"]
-        return (
-            str(text.Table(f"{self.name}: {self.title}", columns, rows, left=3))
-            + f"\n{self.verdict}"
-        )
+        return text.Table(f"{self.name}: {self.title}", columns, rows, left=3), self.verdict
 
 
 Maker = Callable[..., FigureResult]

@@ -54,7 +54,12 @@ class Entry:
         return bool(self.made_by) and "full" in inspect.signature(self.maker).parameters
 
     def make(self, full: bool = False) -> FigureResult:
-        """Compute it, draw it and check its claims."""
+        """Compute it, draw it and check its claims.
+
+        Parameters
+        ----------
+        full : at the paper's size, where that is larger; others have one size.
+        """
         if self.drawing:
             raise InputError(f"{self.name} is a drawing and shows no result: {self.drawing}.")
         return self.maker(full=True) if full and self.two_sizes else self.maker()
@@ -168,7 +173,12 @@ ENTRIES = {entry.name: entry for entry in _ALL}
 
 
 def find_entry(name: str) -> Entry:
-    """An entry by its name."""
+    """An entry by its name.
+
+    Parameters
+    ----------
+    name : as in `saddlewalk reproduce list`; a near miss is told the name that it is near to.
+    """
     if name not in ENTRIES:
         raise InputError(
             f"Unknown figure '{name}'.{nearest(name, ENTRIES)} `saddlewalk reproduce list` names all."

@@ -67,13 +67,13 @@ def save(figure: Any, target: "str | Path | None") -> None:
 
 
 @contextmanager
-def canvas(target: "str | Path | Axes | None" = None) -> Iterator["Axes"]:
+def canvas(target: "str | Path | Axes | None" = None, height: float = 4.2) -> Iterator["Axes"]:
     """An axis to draw on: the caller's own, or a new one that is saved to a path at the end."""
     if target is not None and not isinstance(target, str | Path):
         yield target
         return
     with styled():
-        figure, axes = new_figure()
+        figure, axes = new_figure(height=height)
         yield axes
         save(figure, target)
 

@@ -8,6 +8,7 @@ import numpy as np
 from saddlewalk.agreement import Agreement, compare
 from saddlewalk.curves.reading import read_stages
 from saddlewalk.figures.claims import Claim, FigureResult, close, listed
+from saddlewalk.figures.drawing import shades
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.show import draw
 from saddlewalk.tasks import Moments, from_moments
@@ -184,10 +185,8 @@ def _expected_times(name: str, panel: _Panel) -> Claim:
 
 
 def _draw_singular_values(axes: Any, panel: _Panel) -> None:
-    import matplotlib
-
     eta, end = panel.stairs.eta, float(panel.path.time[-1])
-    colors = matplotlib.colormaps["viridis"](np.linspace(0.0, 0.9, SEEN))
+    colors = shades(SEEN)
     time, values = (panel.path.data[name].values for name in ("saved", "singular_values"))
     for k, color in enumerate(colors):
         label = "gradient flow" if k == 0 else None

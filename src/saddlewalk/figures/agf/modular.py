@@ -2,31 +2,30 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
-from saddlewalk.curves.curve import LossCurve
-from saddlewalk.curves.reading import read_stages
-from saddlewalk.diagnose import loss_curve
+from saddlewalk.figures.agf.fourier import (
+    FourierRun,
+    Neurons,
+    at_waking,
+    outputs_of,
+    trained,
+    walked,
+)
 from saddlewalk.figures.claims import Claim, FigureResult, close, listed
-from saddlewalk.flow import train
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
 from saddlewalk.show import draw
 from saddlewalk.tasks import ModularAddition, modular_addition
-from saddlewalk.theory.agf import Walk
 from saddlewalk.theory.modular import ordered_frequencies, share
 from saddlewalk.units import QuadraticPair
 
 SPECTRUM = MappingProxyType({1: 10.0, 3: 5.0, 5: 2.5})
 _LONGER = 5.0
 """Gradient flow runs until this many times AGF's last jump."""
-_HEARD = 1e-2
-"""Neurons whose output is below this part of the largest carry nothing."""
 _INPUTS = ((0, 0), (2, 5), (4, 9))
 _COLORS = ("#0b5394", "#e9a100", "#d1495b", "#2a9d8f", "#7b5ea7", "#8c564b")
 _SILENT = "0.75"
@@ -44,14 +43,31 @@ def figure_6(
     """
     task = modular_addition(p, spectrum)
     problem = Problem(task, QuadraticPair(width))
-    order = ordered_frequencies(task)
-    shares = [share(p, k, float(task.spectrum[k])) for k in order]
-    levels = [math.fsum(shares[i:]) for i in range(len(order) + 1)]
-    agf = _walk(problem, math.sqrt(2) * scale, levels)
+    levels = _levels(task)
+    agf = walked(problem, math.sqrt(2) * scale, levels)
     end = _LONGER * max(agf.jumps, default=float(agf.time[-1]))
-    flow, heard = _train(problem, math.sqrt(2) * scale, levels, end)
-    neurons = _Neurons.of(task, flow.theta[-1], heard)
-    waking = _Neurons.of(task, _at_waking(agf.theta), heard)
+    flow, heard = trained(problem, math.sqrt(2) * scale, levels, end)
+    return figure_of(problem, agf, flow, heard)
+
+
+@in_float64
+def figure_of(
+    problem: Problem, agf: FourierRun, flow: FourierRun, heard: np.ndarray
+) -> FigureResult:
+    """The figure and its claims from runs made here or elsewhere.
+
+    Parameters
+    ----------
+    problem : modular addition and its neurons.
+    agf : what AGF predicts.
+    flow : what gradient flow does.
+    heard : neurons whose output counts at the end.
+    """
+    task = problem.task
+    assert isinstance(task, ModularAddition)
+    order, levels = ordered_frequencies(task), _levels(task)
+    neurons = Neurons.of(task, flow.theta[-1], heard)
+    waking = Neurons.of(task, at_waking(agf.theta), heard)
     errors = [abs(a - b) / b for a, b in zip(agf.jumps, flow.jumps, strict=False)]
     orders = [agf.order(order), flow.order(order)]
     spread = [neurons.mean_direction(k) for k in order]
@@ -102,157 +118,18 @@ def figure_6(
     )
 
 
-@dataclass(frozen=True)
-class _Run:
-    """A network that learns, predicted or simulated."""
-
-    time: np.ndarray
-    theta: np.ndarray
-    power: np.ndarray
-    """Mean of |f^[k]|^2 over all inputs: `(time, frequency)`."""
-    jumps: list[float]
-    """Where the loss passes the middle between the levels of two frequencies."""
-    levels: list[float]
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        time: np.ndarray,
-        theta: np.ndarray,
-        curve: LossCurve,
-        levels: list[float],
-    ) -> "_Run":
-        """The run through these parameters, with this loss curve."""
-        jumps, points = read_stages(curve, levels)[:2]
-        seen = [float(curve.loss[k]) for k in (0, *points)]
-        power = [np.mean(np.abs(_transform(problem, one)) ** 2, axis=0) for one in theta]
-        return cls(time, theta, np.stack(power), jumps, seen)
-
-    def order(self, frequencies: tuple[int, ...]) -> list[int]:
-        """Frequencies by the time at which they first have half of their last power."""
-        power = self.power[:, list(frequencies)]
-        moments = np.argmax(power >= 0.5 * power[-1], axis=0)
-        return [frequencies[i] for i in np.argsort(moments, kind="stable")]
+def _levels(task: ModularAddition) -> list[float]:
+    """The loss before, between and after the frequencies (Eq 9)."""
+    order = ordered_frequencies(task)
+    shares = [share(task.p, k, float(task.spectrum[k])) for k in order]
+    return [math.fsum(shares[i:]) for i in range(len(order) + 1)]
 
 
-_outputs = eqx.filter_jit(lambda problem, theta: problem.function(theta))
-
-
-def _transform(problem: Problem, theta: np.ndarray) -> np.ndarray:
-    """Fourier transform of the output for each input: `(inputs, frequency)`."""
-    return np.fft.rfft(np.asarray(_outputs(problem, theta)), axis=1)
-
-
-def _walk(problem: Problem, scale: float, levels: list[float]) -> _Run:
-    """AGF in real time, with the parameters that `predict` does not keep; dormant neurons are zero."""
-    walk = Walk(problem, problem.initialize(scale), real_time=True)
-    walk.run()
-    curve = walk.curve
-    time = curve.time[[moment.index for moment in walk.moments]]
-    theta = np.stack([np.asarray(moment.alone) for moment in walk.moments])
-    return _Run.of(problem, time, theta, curve, levels)
-
-
-def _train(
-    problem: Problem, scale: float, levels: list[float], end: float
-) -> tuple[_Run, np.ndarray]:
-    """Gradient flow from the same start, and which neurons are heard at its end."""
-    path = train(
-        problem.task,
-        problem.units,
-        scale,
-        solver="stabilized",
-        max_time=end,
-        most_saved=2000,
-        progress=None,
-    )
-    size = path.data["unit_output"].values[-1]
-    time = path.data["saved"].values
-    run = _Run.of(problem, time, path.parameters, loss_curve(path), levels)
-    return run, size > _HEARD * size.max()
-
-
-def _at_waking(theta: np.ndarray) -> np.ndarray:
-    """Parameters of each neuron when it is first not dormant."""
-    first = np.argmax(np.abs(theta).max(axis=2) > 0, axis=0)
-    return theta[first, np.arange(theta.shape[1])]
-
-
-@dataclass(frozen=True)
-class _Neurons:
-    """Neurons in Fourier space, each with the frequency of the task in which it has most power."""
-
-    weights: np.ndarray
-    """Output weights w: `(width, p)`."""
-    squares: np.ndarray
-    """(|u^|^2 + |v^|^2) w^ at the neuron's frequency: its part in the squares of Eq 77."""
-    spectrum: np.ndarray
-    """|w^|^2 at frequencies 1 to p/2, with sum 1."""
-    frequency: np.ndarray
-    purity: np.ndarray
-    """Part of the power of w in this frequency."""
-    phase: np.ndarray
-    """Phase s_w of w at this frequency."""
-    misalignment: np.ndarray
-    """s_u + s_v - s_w - s_x there."""
-    heard: np.ndarray
-
-    @classmethod
-    def of(cls, task: ModularAddition, theta: np.ndarray, heard: np.ndarray) -> "_Neurons":
-        """The neurons with these parameters (u, v, w)."""
-        words = theta.reshape(len(theta), 3, -1)
-        waves, x = np.fft.rfft(words, axis=2), np.fft.rfft(np.asarray(task.encoding))
-        known = np.array(task.frequencies)
-        frequency = known[np.argmax(np.sum(np.abs(waves[:, :, known]) ** 2, axis=1), axis=1)]
-        u, v, w = waves[np.arange(len(theta)), :, frequency].T
-        power = np.abs(waves[:, 2, 1:]) ** 2
-        spectrum = power / power.sum(axis=1, keepdims=True)
-        return cls(
-            weights=words[:, 2],
-            squares=(np.abs(u) ** 2 + np.abs(v) ** 2) * w,
-            spectrum=spectrum,
-            frequency=frequency,
-            purity=spectrum[np.arange(len(theta)), frequency - 1],
-            phase=np.angle(w),
-            misalignment=np.angle(u * v * np.conj(w * x[frequency])),
-            heard=heard,
-        )
-
-    def mean_direction(self, frequency: int) -> float:
-        """Length of the sum of the squares, as a part of the sum of their lengths."""
-        squares = self.squares[self.heard & (self.frequency == frequency)]
-        return float(np.abs(squares.sum()) / np.abs(squares).sum()) if len(squares) else math.nan
-
-    @property
-    def sorted(self) -> list[int]:
-        """Heard neurons by frequency and phase, then the others."""
-        return np.lexsort((self.phase, self.frequency, ~self.heard)).tolist()
-
-    def color(self, neuron: int, colors: Colors) -> str:
-        """The color of its frequency, or gray."""
-        return colors[int(self.frequency[neuron])] if self.heard[neuron] else _SILENT
-
-    def to_json(self) -> list[dict[str, Any]]:
-        """One row a neuron that is heard."""
-        return [
-            {
-                "neuron": i,
-                "frequency": int(self.frequency[i]),
-                "purity": float(self.purity[i]),
-                "phase": float(self.phase[i]),
-                "misalignment": float(self.misalignment[i]),
-            }
-            for i in self.sorted
-            if self.heard[i]
-        ]
-
-
-def _near(run: _Run, levels: list[float]) -> bool:
+def _near(run: FourierRun, levels: list[float]) -> bool:
     return len(run.levels) == len(levels) and close(run.levels, levels, 1e-3)
 
 
-def _draw(problem: Problem, agf: _Run, flow: _Run, neurons: _Neurons) -> Any:
+def _draw(problem: Problem, agf: FourierRun, flow: FourierRun, neurons: Neurons) -> Any:
     task = problem.task
     assert isinstance(task, ModularAddition)
     colors = {k: _COLORS[i % len(_COLORS)] for i, k in enumerate(ordered_frequencies(task))}
@@ -268,7 +145,12 @@ def _draw(problem: Problem, agf: _Run, flow: _Run, neurons: _Neurons) -> Any:
 
 
 def _draw_power(
-    axes: Any, task: ModularAddition, agf: _Run, flow: _Run, moments: list[int], colors: Colors
+    axes: Any,
+    task: ModularAddition,
+    agf: FourierRun,
+    flow: FourierRun,
+    moments: list[int],
+    colors: Colors,
 ) -> None:
     for k, color in colors.items():
         line = {"color": color, "linewidth": 3, "label": f"frequency {k}"}
@@ -296,14 +178,14 @@ def _draw_power(
     _title(axes, "(a) output power spectrum")
 
 
-def _draw_outputs(axes: Any, problem: Problem, flow: _Run, moments: list[int]) -> None:
+def _draw_outputs(axes: Any, problem: Problem, flow: FourierRun, moments: list[int]) -> None:
     task = problem.task
     assert isinstance(task, ModularAddition)
     panels = _split(axes, len(_INPUTS), len(moments))
     shown = range(task.p)
     largest = float(np.abs(task.y).max())
     for column, moment in enumerate(moments):
-        outputs = np.asarray(_outputs(problem, flow.theta[moment]))
+        outputs = np.asarray(outputs_of(problem, flow.theta[moment]))
         for row, (a, b) in enumerate(_INPUTS):
             pair, panel = (a % task.p) * task.p + b % task.p, panels[row][column]
             panel.plot(shown, np.asarray(task.y)[pair], color="0.7", linewidth=3)
@@ -315,7 +197,7 @@ def _draw_outputs(axes: Any, problem: Problem, flow: _Run, moments: list[int]) -
     _title(panels[0][0], "(b) outputs at the moments marked in (a); target gray")
 
 
-def _draw_weights(axes: Any, neurons: _Neurons, colors: Colors) -> None:
+def _draw_weights(axes: Any, neurons: Neurons, colors: Colors) -> None:
     columns = min(6, len(neurons.weights))
     rows = -(-len(neurons.weights) // columns)
     panels = [panel for row in _split(axes, rows, columns) for panel in row]
@@ -325,14 +207,14 @@ def _draw_weights(axes: Any, neurons: _Neurons, colors: Colors) -> None:
     )
     for panel, neuron in zip(panels, neurons.sorted, strict=False):
         weights = neurons.weights[neuron]
-        panel.plot(weights, color=neurons.color(neuron, colors), marker="o", markersize=2.5)
+        panel.plot(weights, color=_color(neurons, neuron, colors), marker="o", markersize=2.5)
         _bare(panel, 1.15 * float(np.abs(weights).max()))
         panel.set_xlabel(f"neuron {neuron}", fontsize=8)
     for panel in panels[len(neurons.weights) :]:
         panel.remove()
 
 
-def _draw_spectra(axes: Any, neurons: _Neurons, colors: Colors) -> None:
+def _draw_spectra(axes: Any, neurons: Neurons, colors: Colors) -> None:
     """Each neuron a row with its power at each frequency; phases of the heard ones on a circle."""
     figure, grid = axes.figure, axes.get_subplotspec().subgridspec(1, 2, width_ratios=(1, 1.1))
     axes.remove()
@@ -340,7 +222,7 @@ def _draw_spectra(axes: Any, neurons: _Neurons, colors: Colors) -> None:
     order, half = neurons.sorted, neurons.spectrum.shape[1]
     for row, neuron in enumerate(order):
         size = 100 * neurons.spectrum[neuron]
-        color = neurons.color(neuron, colors)
+        color = _color(neurons, neuron, colors)
         image.scatter(np.arange(1, half + 1), np.full(half, row), s=size, color=color, marker="s")
     image.set_yticks(range(len(order)), [str(neuron) for neuron in order], fontsize=7)
     image.set_ylim(len(order) - 0.5, -0.5)
@@ -379,3 +261,8 @@ def _bare(axes: Any, largest: float) -> None:
     axes.set_xticks([])
     axes.set_yticks([])
     axes.grid(False)
+
+
+def _color(neurons: Neurons, neuron: int, colors: Colors) -> str:
+    """The color of its frequency, or gray."""
+    return colors[int(neurons.frequency[neuron])] if neurons.heard[neuron] else _SILENT

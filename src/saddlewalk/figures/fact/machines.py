@@ -16,6 +16,7 @@ import numpy as np
 from saddlewalk.features.kernels import kernel_named
 from saddlewalk.features.rfm import Machine, Recursion
 from saddlewalk.figures.claims import Claim, FigureResult, listed
+from saddlewalk.figures.drawing import show_matrix
 from saddlewalk.precision import exact_products
 from saddlewalk.show import draw
 
@@ -50,9 +51,7 @@ def figure_5(full: bool = False) -> FigureResult:
     with draw.styled():
         figure, axes = draw.new_figure(len(samples), len(UPDATES), 10, 3 * len(samples))
         for one, ((k, update), run) in zip(axes.ravel(), runs.items(), strict=True):
-            one.imshow(run.machine.metric, cmap="viridis")
-            one.set_title(f"k = {k}, {update}", fontsize=9)
-            one.grid(False)
+            show_matrix(one, run.machine.metric, f"k = {k}, {update}")
     return FigureResult(
         "fact-5",
         "sparse parities: learned features hold the support",
@@ -86,9 +85,7 @@ def figure_1(full: bool = False) -> FigureResult:
         figure, axes = draw.new_figure(1, 2, 9, 3.6)
         axes[0].plot(np.arange(len(accuracy)), accuracy, "o-", color=draw.OBSERVED)
         axes[0].set(xlabel="update", ylabel="test accuracy", ylim=(0.4, 1.03))
-        axes[1].imshow(run.machine.metric, cmap="viridis")
-        axes[1].grid(False)
-        axes[1].set_title("feature matrix at the end")
+        show_matrix(axes[1], run.machine.metric, "feature matrix at the end")
     rise = float(np.diff(accuracy).max())
     return FigureResult(
         "fact-1",
@@ -120,9 +117,7 @@ def figure_6() -> FigureResult:
         for one, (update, run) in zip(axes[:3], runs.items(), strict=True):
             off = run.machine.metric - np.diag(np.diag(run.machine.metric))
             size = float(np.quantile(np.abs(off), 0.999))
-            one.imshow(off, cmap="RdBu_r", vmin=-size, vmax=size)
-            one.set_title(f"{update}, without the diagonal", fontsize=9)
-            one.grid(False)
+            show_matrix(one, off, f"{update}, without the diagonal", size=size)
         for update, run in runs.items():
             axes[3].plot(run.accuracy, label=update)
         axes[3].set(xlabel="update", ylabel="test accuracy")
@@ -181,7 +176,7 @@ def figure_7() -> FigureResult:
             Claim(
                 "it has learned (test accuracy)",
                 f"{run.accuracy.max():.3f}",
-                run.accuracy.max() > 0.99,
+                bool(run.accuracy.max() > 0.99),
             ),
             Claim(
                 "tau and k' are nearly proportional (correlation)",

@@ -11,6 +11,7 @@ from scipy.optimize import minimize
 from saddlewalk.features import network_features
 from saddlewalk.features.layers import LayerFeatures, cosine, power
 from saddlewalk.figures.claims import Claim, FigureResult, listed
+from saddlewalk.figures.drawing import show_matrix
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
 from saddlewalk.show import draw
@@ -175,10 +176,7 @@ def _draw_matrices(layer: LayerFeatures) -> Any:
             fontsize=9,
         )
         for one, (name, matrix) in zip(axes, shown.items(), strict=True):
-            size = float(np.abs(matrix).max())
-            one.imshow(matrix, cmap="RdBu_r", vmin=-size, vmax=size)
-            one.set_title(name)
-            one.grid(False)
+            show_matrix(one, matrix, name, size=float(np.abs(matrix).max()))
             one.set_xticks(range(4), range(1, 5))
             one.set_yticks(range(4), range(1, 5))
     return figure

@@ -13,20 +13,26 @@ that T is 1, 2 and 5 for 1,000, 2,000 and 5,000 images; `full` adds the printed 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
 import xarray as xr
 
 from saddlewalk.errors import InputError
 from saddlewalk.features.equinox import equinox_features
 from saddlewalk.features.history import BACKWARD, FORWARD, FeatureHistory, draw_history
 from saddlewalk.figures.claims import Claim, FigureResult, listed
-from saddlewalk.flow.ensembles import train_together
+from saddlewalk.figures.networks.classifier import (
+    CLASSES,
+    MOMENTUM,
+    RATE,
+    batch_loss,
+    classifier,
+    cosine_descent,
+    sample_loss,
+)
+from saddlewalk.figures.networks.ensembles import stacked, train_ensemble
 from saddlewalk.show import draw
 from saddlewalk.tasks.public import load_public
 
@@ -41,7 +47,7 @@ PRINTED = {
 """Table 2: FACT, its symmetrization, the roots of AGOP and eNFA."""
 _AS_PRINTED = "MNIST, n = 1,000, setting as printed"
 PRINTED[_AS_PRINTED] = PRINTED["MNIST, n = 1,000"]
-_RATE, _MOMENTUM, _BATCH, _CLASSES = 0.1, 0.9, 64, 10
+_BATCH = 64
 _PASS = 500
 """Samples at a time when features are averaged."""
 
@@ -66,7 +72,7 @@ class Setting:
     @property
     def forgetting(self) -> float:
         """T; the mean rate is half of the first."""
-        return self.weight_decay * self.steps * _RATE / 2 / (1 - _MOMENTUM)
+        return self.weight_decay * self.steps * RATE / 2 / (1 - MOMENTUM)
 
 
 _SMALL = Setting("mnist", 1000, hidden=2, width=256, weight_decay=1e-3, epochs=130)
@@ -287,11 +293,14 @@ def train(setting: Setting, moments: tuple[float, ...] = (1.0,)) -> xr.Dataset:
     pairs = [sample(setting, seed) for seed in range(setting.seeds)]
     data = tuple(np.stack(arrays) for arrays in zip(*pairs, strict=True))
     inputs = data[0].shape[-1]
-    networks = _stacked([_network(seed, inputs, setting) for seed in range(setting.seeds)])
+    networks = stacked(
+        [[classifier(seed, inputs, setting.width, setting.hidden)] for seed in range(setting.seeds)]
+    )
+    optimizer = cosine_descent(setting.weight_decay, setting.steps)
     histories = [FeatureHistory() for _ in pairs]
     stops = sorted({round(part * setting.steps) for part in moments})
-    for step, now in train_together(
-        batch_loss, networks, data, _optimizer(setting), checkpoints=stops, batch_size=_BATCH
+    for step, now in train_ensemble(
+        batch_loss, networks, data, optimizer, checkpoints=stops, batch_size=_BATCH
     ):
         for seed, (history, (x, y)) in enumerate(zip(histories, pairs, strict=True)):
             network = jax.tree.map(lambda a, s=seed: a[s, 0] if eqx.is_array(a) else a, now)
@@ -313,36 +322,4 @@ def sample(setting: Setting, seed: int) -> tuple[np.ndarray, np.ndarray]:
     if x.ndim == 4:
         x = (x - x.mean(axis=(0, 1, 2))) / x.std(axis=(0, 1, 2))
     x = x.reshape(len(rows), -1)
-    return x, np.eye(_CLASSES, dtype=np.float32)[arrays["y_train"][rows]]
-
-
-def sample_loss(answer: Any, target: Any) -> Any:
-    """Mean squared error over the outputs."""
-    return jnp.mean((answer - target) ** 2)
-
-
-def batch_loss(network: Any, batch: Any) -> Any:
-    """Its mean over a batch."""
-    return jnp.mean(jax.vmap(sample_loss)(jax.vmap(network)(batch[0]), batch[1]))
-
-
-def _network(seed: int, inputs: int, setting: Setting) -> eqx.nn.MLP:
-    """Weights and biases uniform within one over the root of the inputs, as PyTorch has them."""
-    return eqx.nn.MLP(
-        inputs, _CLASSES, setting.width, setting.hidden, jax.nn.relu, key=jax.random.key(seed)
-    )
-
-
-def _stacked(networks: Sequence[Any]) -> Any:
-    """One tree with axes (seed, cell)."""
-    return jax.tree.map(
-        lambda *parts: jnp.stack(parts)[:, None] if eqx.is_array(parts[0]) else parts[0], *networks
-    )
-
-
-def _optimizer(setting: Setting) -> optax.GradientTransformation:
-    """Weight decay is added to the gradient, before momentum."""
-    return optax.chain(
-        optax.add_decayed_weights(setting.weight_decay),
-        optax.sgd(optax.cosine_decay_schedule(_RATE, setting.steps), momentum=_MOMENTUM),
-    )
+    return x, np.eye(CLASSES, dtype=np.float32)[arrays["y_train"][rows]]

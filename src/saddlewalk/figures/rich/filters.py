@@ -23,88 +23,40 @@ filter count ("valid"): beyond its border a filter has no values. The printed ke
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
-import optax
 
 from saddlewalk.figures.claims import Claim, FigureResult, falls, listed
-from saddlewalk.figures.rich.lenet import largest_of_four, patches, stacked
-from saddlewalk.flow.ensembles import train_together
+from saddlewalk.figures.drawing import mean_and_span, shades
+from saddlewalk.figures.networks.ensembles import stacked, train_ensemble
+from saddlewalk.figures.networks.filters import (
+    COLORS,
+    PEAK,
+    SIDE,
+    FilterNet,
+    ImageLoss,
+    accuracies,
+    as_images,
+    descent,
+    filter_net,
+)
+from saddlewalk.figures.networks.runs import SeedRuns
 from saddlewalk.show import draw
 from saddlewalk.tasks.public import load_public
 
-SIDE, COLORS, CLASSES = 15, 3, 10
 KERNEL = np.array([[-0.25, -0.5, -0.25], [-0.5, 2.0, -0.5], [-0.25, -0.5, -0.25]])
 """As printed."""
 LAPLACIAN = KERNEL + np.diag([0.0, 1.0, 0.0])
 """With the center that makes it sum to zero."""
-_MOMENTUM, _PEAK, _READOUT = 0.9, 0.4, 0.125
-"""Of the DAWN script: momentum (Nesterov), highest rate, factor of the outputs."""
-_WARM = 5 / 24
-"""The part of training in which the rate rises."""
-_EPS = 1e-5
-"""Under the root of batch normalization."""
-_REFERENCE = 256
-"""Training images that give the moments of normalization when accuracies are taken."""
 _SHOWN = 24
 """Filters that are kept for the picture."""
 
 
-# ---------------------------------------------------------------- the network
-
-
-class FilterNet(eqx.Module):
-    """Convolutions as matrices (inputs of a patch, outputs), with a scale and a shift for each output."""
-
-    filters: tuple[jax.Array, ...]
-    scales: tuple[jax.Array, ...]
-    shifts: tuple[jax.Array, ...]
-    readout: jax.Array
-    stride: int = eqx.field(static=True)
-    """Of the first convolution."""
-
-
-def filter_net(seed: int, alpha: float, widths: Sequence[int], stride: int) -> FilterNet:
-    """Uniform weights within one over the root of the inputs, first filters divided by alpha."""
-    rng = np.random.default_rng(seed)
-    inputs = [SIDE * SIDE * COLORS, *(9 * width for width in widths[:-1])]
-    shapes = [*zip(inputs, widths, strict=True), (widths[-1], CLASSES)]
-    weights = [rng.uniform(-1, 1, shape) / np.sqrt(shape[0]) for shape in shapes]
-    weights[0] /= alpha
-    *filters, readout = (jnp.asarray(weight, dtype=jnp.float32) for weight in weights)
-    ones = tuple(jnp.ones(width, dtype=jnp.float32) for width in widths)
-    shifts = tuple(jnp.zeros(width, dtype=jnp.float32) for width in widths)
-    return FilterNet(tuple(filters), ones, shifts, readout, stride)
-
-
-def respond(network: FilterNet, images: jax.Array, reference: int | None = None) -> jax.Array:
-    """The outputs `(n, 10)` for images `(n, 32, 32, 3)`.
-
-    Normalization takes its moments over the first `reference` images, or over all of them.
-    """
-    x = images
-    for layer, (filters, scale, shift) in enumerate(
-        zip(network.filters, network.scales, network.shifts, strict=True)
-    ):
-        size, stride = (3, 1) if layer else (SIDE, network.stride)
-        x = patches(x, size, pad=size // 2, stride=stride) @ filters
-        known = x[:reference]
-        mean, variance = known.mean(axis=(0, 1, 2)), known.var(axis=(0, 1, 2))
-        x = (x - mean) * (scale / jnp.sqrt(variance + _EPS)) + shift
-        x = jax.nn.relu(largest_of_four(x))
-    return _READOUT * x.max(axis=(1, 2)) @ network.readout
-
-
-def as_images(filters: Any) -> np.ndarray:
-    """First filters `(..., 675, width)` as pictures `(..., width, 15, 15, 3)`."""
-    w = np.moveaxis(np.asarray(filters, dtype=float), -1, -2)
-    return w.reshape(*w.shape[:-1], SIDE, SIDE, COLORS)
+# ---------------------------------------------------------------- the runs
 
 
 def smoothness(filters: Any, kernel: np.ndarray = KERNEL) -> np.ndarray:
@@ -120,15 +72,11 @@ def smoothness(filters: Any, kernel: np.ndarray = KERNEL) -> np.ndarray:
     return np.asarray(np.sum(np.square(answer), axis=(-2, -1)))
 
 
-# ---------------------------------------------------------------- the runs
-
-_BY_SEED = ("smooth", "laplacian", "aligned", "train", "test")
-
-
 @dataclass(frozen=True)
-class FilterRuns:
+class FilterRuns(SeedRuns):
     """What became of the filters, `(seed, alpha, checkpoint)`, and how well the networks do."""
 
+    by_seed: ClassVar[tuple[str, ...]] = ("smooth", "laplacian", "aligned", "train", "test")
     alphas: np.ndarray
     epochs: np.ndarray
     """Of the checkpoints; the first is 0."""
@@ -146,24 +94,6 @@ class FilterRuns:
     filters: np.ndarray
     """Some at the end for the first seed, `(alpha, filter, 15, 15, 3)`, largest value 1."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain lists and numbers, of which `from_json` makes the runs again."""
-        return {f.name: np.asarray(getattr(self, f.name)).tolist() for f in fields(self)}
-
-    @staticmethod
-    def from_json(numbers: dict[str, Any]) -> "FilterRuns":
-        """What `to_json` gave."""
-        made: dict[str, Any] = {k: v if k == "images" else np.array(v) for k, v in numbers.items()}
-        return FilterRuns(**made)
-
-
-def joined(pieces: Sequence[FilterRuns]) -> FilterRuns:
-    """Runs with the same settings and other seeds, as one."""
-    whole: dict[str, Any] = {
-        name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in _BY_SEED
-    }
-    return replace(pieces[0], **whole)
-
 
 def filter_runs(
     alphas: Sequence[float],
@@ -176,7 +106,7 @@ def filter_runs(
     batch_size: int = 512,
     steps: int = 1200,
     looks: int = 8,
-    peak: float = _PEAK,
+    peak: float = PEAK,
 ) -> FilterRuns:
     """Train the network from every alpha and seed, and follow its first filters.
 
@@ -197,7 +127,7 @@ def filter_runs(
     networks = stacked([[filter_net(s, a, widths, stride) for a in alphas] for s in seeds])
     every = max(1, round(steps / looks))
     task = ImageLoss(*(jnp.asarray(moment) for moment in moments))
-    path = train_together(
+    path = train_ensemble(
         task, networks, _for_each_seed((x, y), len(seeds)), descent(every * looks, peak),
         checkpoints=[every * k for k in range(looks + 1)], batch_size=batch_size, seed=seeds[0],
     )  # fmt: skip
@@ -207,7 +137,7 @@ def filter_runs(
         np.array(alphas, dtype=float),
         np.arange(looks + 1) * every * batch_size / len(x),
         len(x),
-        **{name: np.stack([one[name] for one in seen], axis=2) for name in _BY_SEED},
+        **{name: np.stack([one[name] for one in seen], axis=2) for name in FilterRuns.by_seed},
         filters=np.round(last / np.abs(last).max(axis=(2, 3, 4), keepdims=True), 3),
     )
 
@@ -216,40 +146,13 @@ def _for_each_seed(data: Any, seeds: int) -> Any:
     return jax.tree.map(lambda a: jnp.asarray(np.broadcast_to(a, (seeds, *a.shape))), data)
 
 
-def descent(steps: int, peak: float) -> optax.GradientTransformation:
-    """Nesterov's momentum with a rate that rises to its peak and falls to zero."""
-    warm = max(1, round(_WARM * steps))
-    pieces = [
-        optax.linear_schedule(0.0, peak, warm),
-        optax.linear_schedule(peak, 0.0, max(1, steps - warm)),
-    ]
-    rate = optax.join_schedules(pieces, [warm])
-    return optax.sgd(rate, momentum=_MOMENTUM, nesterov=True)
-
-
-class ImageLoss(eqx.Module):
-    """Mean cross-entropy on pictures of bytes, standardized color by color."""
-
-    mean: jax.Array
-    deviation: jax.Array
-
-    def standardized(self, images: jax.Array) -> jax.Array:
-        """Bytes as inputs of the network."""
-        return (images.astype(jnp.float32) - self.mean) / self.deviation
-
-    def __call__(self, network: FilterNet, batch: Any) -> jax.Array:
-        """Of one network on one batch of images and labels."""
-        outputs = respond(network, self.standardized(batch[0]))
-        return optax.softmax_cross_entropy_with_integer_labels(outputs, batch[1]).mean()
-
-
 def _observe(
     task: ImageLoss, starts: FilterNet, networks: FilterNet, exams: Any
 ) -> dict[str, np.ndarray]:
     """Every measure at one checkpoint, `(seed, alpha)`, and the first filters."""
     shape = networks.readout.shape[:2]
     flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), networks)
-    right = _accuracies(task, flat, exams)
+    right = accuracies(task, flat, exams)
     test, train = (np.asarray(part, dtype=float).reshape(shape) for part in right)
     begun, now = (np.asarray(each.filters[0], dtype=float) for each in (starts, networks))
     lengths = [np.linalg.norm(each, axis=-2) for each in (begun, now)]
@@ -263,22 +166,6 @@ def _observe(
         "test": test,
         "filters": now,
     }
-
-
-@eqx.filter_jit
-def _accuracies(task: ImageLoss, networks: FilterNet, exams: Any) -> Any:
-    """On test and training images; the moments of normalization are those of some training images."""
-    known = task.standardized(exams[1][0][:_REFERENCE])
-
-    def one(network: FilterNet) -> list[jax.Array]:
-        right = []
-        for images, labels in exams:
-            x = jnp.concatenate([known, task.standardized(images)])
-            outputs = respond(network, x, len(known))[len(known) :]
-            right.append(jnp.mean(outputs.argmax(axis=1) == labels))
-        return right
-
-    return jax.lax.map(one, networks)
 
 
 # ---------------------------------------------------------------- the figure
@@ -321,7 +208,7 @@ def figure_of(runs: FilterRuns) -> FigureResult:
 def _claims(runs: FilterRuns) -> list[Claim]:
     alphas = listed(runs.alphas)
     start = runs.smooth[:, :, 0].mean()
-    smooth, laplacian, aligned = (_ends(runs, key) for key in ("smooth", "laplacian", "aligned"))
+    smooth, laplacian, aligned = (runs.at_end(key) for key in ("smooth", "laplacian", "aligned"))
     claims = [
         Claim(f"the smaller the filters start, the smoother they become (alpha {alphas}; smoothness, "
               f"{start:.3g} at the start)",
@@ -331,17 +218,12 @@ def _claims(runs: FilterRuns) -> list[Claim]:
               listed(np.round(aligned, 3)), falls(aligned)),
     ]  # fmt: skip
     for key, name in (("train", "training"), ("test", "test")):
-        ends = _ends(runs, key)
+        ends = runs.at_end(key)
         spread = float(np.std(getattr(runs, key)[:, :, -1], axis=0).max())
         statement = f"all alpha reach comparable {name} accuracy (within {_COMPARABLE:g})"
         measured = f"{listed(np.round(ends, 3))}, deviation of seeds up to {spread:.2g}"
         claims.append(Claim(statement, measured, bool(np.ptp(ends) < _COMPARABLE)))
     return claims
-
-
-def _ends(runs: FilterRuns, key: str) -> np.ndarray:
-    """Means over seeds at the end."""
-    return getattr(runs, key)[:, :, -1].mean(axis=0)
 
 
 def _falling(runs: FilterRuns) -> int:
@@ -381,12 +263,9 @@ def mosaic(filters: np.ndarray) -> np.ndarray:
 
 
 def _draw_smoothness_along(axes: Any, runs: FilterRuns) -> None:
-    colors = matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(runs.alphas)))
+    colors = shades(len(runs.alphas))
     for k, (alpha, color) in enumerate(zip(runs.alphas, colors, strict=True)):
-        each = runs.smooth[:, k]
-        axes.plot(runs.epochs, each.mean(axis=0), color=color, label=rf"$\alpha$ = {alpha:g}")
-        low, high = each.min(axis=0), each.max(axis=0)
-        axes.fill_between(runs.epochs, low, high, color=color, alpha=0.25, linewidth=0)
+        mean_and_span(axes, runs.epochs, runs.smooth[:, k], color, rf"$\alpha$ = {alpha:g}")
     axes.set_ylim(bottom=0)
     axes.set_xlabel("epoch")
     axes.set_ylabel("smoothness (small is smooth)")

@@ -14,21 +14,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 
 from saddlewalk.errors import InputError
 from saddlewalk.figures.claims import Claim, FigureResult, listed
-from saddlewalk.flow.ensembles import train_together
+from saddlewalk.figures.drawing import shades
+from saddlewalk.figures.networks.decoder import accuracy, answer_loss, decoder, is_trained
+from saddlewalk.figures.networks.ensembles import stacked, stacked_trees, train_ensemble
 from saddlewalk.show import draw
 
 ALPHAS = (0.1, 0.3, 1.0, 3.0, 10.0)
 TAUS = (0.5, 0.75, 1.0, 1.25, 1.5)
 SEEDS, STEPS, P, DIM = 5, 30_000, 97, 128
-HEADS = 4
 EVERY = 100
 """Steps between two looks at the accuracies."""
 THRESHOLD = 0.99
@@ -45,71 +44,6 @@ SMALL: dict[str, Any] = {
 networks of about this size did not grok in time. The decay also shrinks large embeddings, slowly: alpha acts
 partly through it here."""
 _RATE, _BETAS, _WARMUP = 1e-3, (0.9, 0.98), 10
-_EPS = 1e-5
-
-
-class Affine(eqx.Module):
-    """x W + b, or x W."""
-
-    weight: jax.Array
-    bias: jax.Array | None = None
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """On the last axis."""
-        y = x @ self.weight
-        return y if self.bias is None else y + self.bias
-
-
-class Norm(eqx.Module):
-    """Layer normalization of the last axis."""
-
-    gain: jax.Array
-    shift: jax.Array
-
-    def __call__(self, x: jax.Array) -> jax.Array:
-        """Mean 0 and variance 1, then gain and shift."""
-        centered = x - jnp.mean(x, axis=-1, keepdims=True)
-        variance = jnp.mean(centered**2, axis=-1, keepdims=True)
-        return centered * jax.lax.rsqrt(variance + _EPS) * self.gain + self.shift
-
-
-class Decoder(eqx.Module):
-    """A causal transformer of one layer, of which only the answer after the last token is computed.
-
-    In one layer the last token sees all others, and nothing else sees the others' answers: queries and
-    the perceptron are needed for the last token alone, and a mask for none.
-    """
-
-    tokens: jax.Array
-    positions: jax.Array
-    norms: tuple[Norm, Norm, Norm]
-    query: Affine
-    key: Affine
-    value: Affine
-    out: Affine
-    up: Affine
-    down: Affine
-    head: Affine
-    scale: jax.Array
-    """tau, which is not trained."""
-
-    def __call__(self, tokens: jax.Array) -> jax.Array:
-        """Logits `(n, p + 2)` for tokens `(n, 4)`."""
-        x = self.norms[0](self.tokens[tokens] + self.positions)
-        last = x[:, -1]
-        h = last + self.out(self.attend(last, x))
-        h = h + self.down(jax.nn.gelu(self.up(self.norms[1](h)), approximate=False))
-        return jax.lax.stop_gradient(self.scale) * self.head(self.norms[2](h))
-
-    def attend(self, last: jax.Array, x: jax.Array) -> jax.Array:
-        """What the last token reads from all tokens `(n, 4, dim)`, heads side by side."""
-        query, key, value = (
-            y.reshape(*y.shape[:-1], HEADS, -1)
-            for y in (self.query(last), self.key(x), self.value(x))
-        )
-        score = jnp.einsum("nhf,nshf->nhs", query, key) / query.shape[-1] ** 0.5
-        read = jnp.einsum("nhs,nshf->nhf", jax.nn.softmax(score, axis=-1), value)
-        return read.reshape(last.shape)
 
 
 @dataclass(frozen=True)
@@ -193,17 +127,17 @@ def grok(
     """
     cells = [(alpha, tau) for alpha in alphas for tau in taus]
     own = list(seeds)
-    networks = _stacked([_stacked([start(p, dim, s, *cell) for cell in cells]) for s in own])
-    train, validation = (_stacked([pairs(p, part, s)[side] for s in own]) for side in (0, 1))
+    networks = stacked([[decoder(p, dim, s, *cell) for cell in cells] for s in own])
+    train, validation = (stacked_trees([pairs(p, part, s)[side] for s in own]) for side in (0, 1))
     optimizer = optax.adamw(
         lambda step: _RATE * jnp.minimum(step / _WARMUP, 1.0),
         *_BETAS,
         weight_decay=weight_decay,
-        mask=_is_trained,
+        mask=is_trained,
     )
     found = []
-    for _, trained in train_together(
-        _loss,
+    for _, trained in train_ensemble(
+        answer_loss,
         networks,
         train,
         optimizer,
@@ -211,7 +145,7 @@ def grok(
         batch_size=min(batch, train[1].shape[1]),
         rates=np.array([tau**-2.0 for _, tau in cells], dtype=np.float32),
     ):  # only numbers are kept of the networks
-        found.append([np.asarray(_accuracy(trained, *data), float) for data in (train, validation)])
+        found.append([np.asarray(accuracy(trained, *data), float) for data in (train, validation)])
     shape = (-1, len(own), len(alphas), len(taus))
     on_train, on_validation = (np.stack(side).reshape(shape) for side in zip(*found, strict=True))
     looked = np.arange(len(found)) * every
@@ -228,67 +162,6 @@ def pairs(p: int, part: float, seed: int) -> tuple[tuple[np.ndarray, ...], tuple
         raise InputError(f"A part of the pairs between 0 and 1 is for training; got {part}.")
     data = tokens.astype(np.int32), (a * b % p).astype(np.int32)
     return tuple(x[order[:cut]] for x in data), tuple(x[order[cut:]] for x in data)
-
-
-def start(p: int, dim: int, seed: int, alpha: float = 1.0, tau: float = 1.0) -> Decoder:
-    """PyTorch's start of every layer, embeddings divided by alpha, logits multiplied by tau."""
-    if dim % HEADS:
-        raise InputError(f"The width must be a multiple of the {HEADS} heads; got {dim}.")
-    rng = np.random.default_rng([seed, 1])
-    bound = dim**-0.5
-    # queries, keys and values are one matrix there, which sets their range
-    inner = (6 / (dim + 3 * dim)) ** 0.5
-    zero = _float32(np.zeros(dim))
-    return Decoder(
-        tokens=_float32(rng.normal(size=(p + 2, dim)) / alpha),
-        positions=_float32(rng.normal(size=(4, dim)) / alpha),
-        norms=(_norm(dim), _norm(dim), _norm(dim)),
-        query=Affine(_uniform(rng, inner, dim, dim), zero),
-        key=Affine(_uniform(rng, inner, dim, dim), zero),
-        value=Affine(_uniform(rng, inner, dim, dim), zero),
-        out=Affine(_uniform(rng, bound, dim, dim), zero),
-        up=Affine(_uniform(rng, bound, dim, 4 * dim), _uniform(rng, bound, 4 * dim)),
-        down=Affine(_uniform(rng, bound / 2, 4 * dim, dim), _uniform(rng, bound / 2, dim)),
-        head=Affine(_uniform(rng, bound, dim, p + 2)),
-        scale=_float32(tau),
-    )
-
-
-def _norm(dim: int) -> Norm:
-    return Norm(_float32(np.ones(dim)), _float32(np.zeros(dim)))
-
-
-def _uniform(rng: np.random.Generator, bound: float, *shape: int) -> jax.Array:
-    return _float32(rng.uniform(-bound, bound, shape))
-
-
-def _float32(values: Any) -> jax.Array:
-    return jnp.asarray(values, dtype=jnp.float32)
-
-
-def _stacked(trees: Sequence[Any]) -> Any:
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
-
-
-def _is_trained(network: Decoder) -> Any:
-    """tau must not decay."""
-    return eqx.tree_at(lambda n: n.scale, jax.tree.map(lambda _: True, network), False)
-
-
-def _loss(network: Decoder, data: Any) -> jax.Array:
-    tokens, answers = data
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(network(tokens), answers))
-
-
-@jax.jit
-def _accuracy(networks: Decoder, tokens: jax.Array, answers: jax.Array) -> jax.Array:
-    """Of all networks, `(seeds, cells)`; one seed after the other, for the memory that this takes."""
-
-    def of_seed(own: Any) -> jax.Array:
-        cells, tokens, answers = own
-        return jax.vmap(lambda net: jnp.mean(jnp.argmax(net(tokens), axis=-1) == answers))(cells)
-
-    return jax.lax.map(of_seed, (networks, tokens, answers))
 
 
 def _first(steps: np.ndarray, accuracy: np.ndarray) -> np.ndarray:
@@ -377,9 +250,9 @@ def _draw(runs: GrokRuns) -> Any:
 
 def _draw_curves(axes: Any, runs: GrokRuns) -> None:
     k, tau = _middle(runs)
-    for j, color in enumerate(_colors(len(runs.alphas))):
-        for accuracy, look in ((runs.train, ":"), (runs.validation, "-")):
-            curve = np.median(accuracy[1:, :, j, k], axis=1)
+    for j, color in enumerate(shades(len(runs.alphas))):
+        for reached, look in ((runs.train, ":"), (runs.validation, "-")):
+            curve = np.median(reached[1:, :, j, k], axis=1)
             label = rf"$\alpha$ = {runs.alphas[j]:g}" if look == "-" else None
             axes.plot(runs.steps[1:], curve, look, color=color, lw=1.6, label=label)
     axes.set(xscale="log", ylim=(0, 1.03), xlabel="step", ylabel="accuracy")
@@ -392,7 +265,7 @@ def _draw_curves(axes: Any, runs: GrokRuns) -> None:
 def _draw_steps(axes: Any, runs: GrokRuns) -> None:
     """Median and every seed; seeds that do not get there are marked above the budget."""
     budget = float(runs.steps[-1])
-    for k, color in enumerate(_colors(len(runs.taus))):
+    for k, color in enumerate(shades(len(runs.taus))):
         beside = np.array(runs.alphas) * 1.06 ** (k - (len(runs.taus) - 1) / 2)
         for steps, look in ((runs.trained, ":"), (runs.grokked, "-")):
             each = steps[:, :, k]
@@ -412,7 +285,3 @@ def _draw_steps(axes: Any, runs: GrokRuns) -> None:
     axes.yaxis.set_ticks(ticks, labels=[f"{tick}" for tick in ticks])
     axes.yaxis.set_ticks([], minor=True)
     axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
-
-
-def _colors(count: int) -> Any:
-    return draw.matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count))

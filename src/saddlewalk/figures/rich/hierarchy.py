@@ -10,7 +10,6 @@ zero at 80% of the epochs and, as in PyTorch, rises again after. The paper does 
 the training sets.
 """
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,7 +20,9 @@ import numpy as np
 import optax
 
 from saddlewalk.figures.claims import Claim, FigureResult, falls, listed
-from saddlewalk.flow.ensembles import train_together
+from saddlewalk.figures.drawing import shades
+from saddlewalk.figures.networks.ensembles import stacked_trees, train_ensemble
+from saddlewalk.figures.networks.perceptron import WIDTH, Weights, accuracy, class_loss, perceptrons
 from saddlewalk.show import draw
 from saddlewalk.tasks.hierarchy import random_hierarchy
 
@@ -29,13 +30,10 @@ ALPHAS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 PARTS = (1 / 128, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)
 """Sizes of the training set, as parts of all 131,072 data."""
 SEEDS, EPOCHS, TESTED = 6, 250, 20_000
-WIDTH, HIDDEN = 64, 3
 THRESHOLD = 0.5
 """Test accuracy at which training sets are compared; chance is 1/8."""
 _RATE, _MOMENTUM, _BATCH, _DECAYED = 0.1 * WIDTH, 0.9, 128, 0.8
 _FITTED = 0.99
-
-Weights = tuple[jax.Array, ...]
 
 
 @dataclass(frozen=True)
@@ -143,30 +141,15 @@ def hierarchy_accuracy(
     sizes = tuple(round(part * models[0].total) for part in parts)
     splits = [model.split(max(sizes), tested, seed) for seed, model in enumerate(models)]
     train, test = (_stacked([split[side] for split in splits]) for side in (0, 1))
-    starts = [network(alphas, models[0].inputs, models[0].classes, seed) for seed in range(seeds)]
-    networks = tuple(jnp.stack(layer) for layer in zip(*starts, strict=True))
+    starts = [
+        perceptrons(alphas, models[0].inputs, models[0].classes, seed) for seed in range(seeds)
+    ]
+    networks = stacked_trees(starts)
     accuracies = [
         _train(networks, tuple(array[:, :size] for array in train), test, epochs) for size in sizes
     ]
     on_train, on_test = (np.stack(side) for side in zip(*accuracies, strict=True))
     return HierarchyRuns(tuple(alphas), sizes, on_train, on_test)
-
-
-def network(alphas: Sequence[float], inputs: int, classes: int, seed: int) -> Weights:
-    """Layers `(alphas, fan in, fan out)`: one draw, its first layer / alpha and its readout * alpha."""
-    rng = np.random.default_rng([seed, 1])
-    ends = [inputs] + [WIDTH] * HIDDEN + [classes]
-    layers = [rng.normal(size=shape).astype(np.float32) for shape in itertools.pairwise(ends)]
-    scale = np.array(alphas, dtype=np.float32)[:, None, None]
-    repeated = [np.broadcast_to(w, (len(alphas), *w.shape)) for w in layers[1:-1]]
-    return tuple(map(jnp.asarray, (layers[0] / scale, *repeated, layers[-1] * scale)))
-
-
-def logits(weights: Weights, x: jax.Array) -> jax.Array:
-    """One network on samples."""
-    for w in weights[:-1]:
-        x = jax.nn.relu(x @ w / w.shape[0] ** 0.5)
-    return x @ weights[-1] / weights[-1].shape[0]
 
 
 def size_needed(
@@ -193,25 +176,12 @@ def _train(networks: Weights, train: Any, test: Any, epochs: int) -> tuple[np.nd
         return 0.5 * _RATE * (1 + jnp.cos(jnp.pi * step / (_DECAYED * steps)))
 
     optimizer = optax.sgd(rate, momentum=_MOMENTUM)
-    run = train_together(
-        _loss, networks, train, optimizer, checkpoints=[steps], batch_size=batch, seed=samples
+    run = train_ensemble(
+        class_loss, networks, train, optimizer, checkpoints=[steps], batch_size=batch, seed=samples
     )
     _, trained = next(run)
-    on_train, on_test = (np.asarray(_accuracy(trained, *data), float) for data in (train, test))
+    on_train, on_test = (np.asarray(accuracy(trained, *data), float) for data in (train, test))
     return on_train, on_test
-
-
-def _loss(weights: Weights, data: Any) -> jax.Array:
-    x, labels = data
-    return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits(weights, x), labels))
-
-
-@jax.jit
-def _accuracy(weights: Weights, x: jax.Array, labels: jax.Array) -> jax.Array:
-    def one(weights: Weights, x: jax.Array, labels: jax.Array) -> jax.Array:
-        return jnp.mean(jnp.argmax(logits(weights, x), axis=-1) == labels)
-
-    return jax.vmap(jax.vmap(one, in_axes=(0, None, None)))(weights, x, labels)
 
 
 def _stacked(data: list[Any]) -> tuple[jax.Array, jax.Array]:
@@ -239,7 +209,7 @@ def _draw(runs: HierarchyRuns) -> Any:
     seeds = runs.test.shape[1]
     with draw.styled():
         figure, (left, right) = draw.new_figure(1, 2, width=10)
-        colors = draw.matplotlib.colormaps["viridis"](np.linspace(0, 0.9, len(runs.alphas)))
+        colors = shades(len(runs.alphas))
         for k, (alpha, color) in enumerate(zip(runs.alphas, colors, strict=True)):
             each = runs.test[:, :, k]
             mean = each.mean(axis=1)

@@ -9,6 +9,7 @@ import numpy as np
 
 from saddlewalk.diagnose import kernel_distance
 from saddlewalk.figures.claims import Claim, FigureResult, close, falls, listed
+from saddlewalk.figures.drawing import blank_figure
 from saddlewalk.flow import train
 from saddlewalk.show import draw
 from saddlewalk.tasks import from_arrays, from_moments
@@ -291,11 +292,7 @@ def _color(delta: float) -> Any:
 
 def _spaces(many: int) -> tuple[Any, list[Any]]:
     """A row of three-dimensional axes."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(3.6 * many, 3.8))
-    FigureCanvasAgg(figure)
+    figure = blank_figure(3.6 * many, 3.8)
     axes = [figure.add_subplot(1, many, k + 1, projection="3d") for k in range(many)]
     for one in axes:
         one.set(xlabel=r"$w_1$", ylabel=r"$w_2$", zlabel="a")

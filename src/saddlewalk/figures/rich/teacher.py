@@ -8,14 +8,11 @@ the mean squared error without the factor 1/2.
 from dataclasses import dataclass
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
 
-from saddlewalk.balance import alpha_of
 from saddlewalk.diagnose import conserved_drift, draw_partition, find_regime
 from saddlewalk.figures.claims import Claim, FigureResult, listed
+from saddlewalk.figures.networks.student import HIDDEN, Draw, drawn
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
@@ -24,65 +21,11 @@ from saddlewalk.tasks import Samples, from_arrays
 from saddlewalk.theory.lazyrich import signed_spherical
 from saddlewalk.units import Dense
 
-HIDDEN, TEACHER = 50, 3
 CORNERS = ((0.1, 0.0), (2.0, 0.0), (0.1, 1.0), (0.1, -1.0))
 """tau and delta of Fig 1a."""
 _SEED = 100
 _END = 200.0
 """1e6 steps of 1e-4, twice: the paper's loss is twice ours."""
-
-
-# --- the networks ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Draw:
-    """What one seed decides: teacher, base of the student (|a| = |w| = 1, answers zero), inputs."""
-
-    teacher: np.ndarray
-    student: np.ndarray
-    x: np.ndarray
-
-    @property
-    def y(self) -> np.ndarray:
-        """The teacher's answers."""
-        return self.answer(self.x)
-
-    def answer(self, x: np.ndarray) -> np.ndarray:
-        """The teacher's answers to any inputs."""
-        return np.maximum(x @ self.teacher[:, :-1].T, 0) @ self.teacher[:, -1]
-
-    def start(self, tau: float, delta: float) -> np.ndarray:
-        """w scaled by tau/alpha and a by tau alpha."""
-        alpha = alpha_of(tau, delta)
-        sizes = np.full(self.student.shape[1], tau / alpha)
-        sizes[-1] = tau * alpha
-        return self.student * sizes
-
-
-def drawn(seed: int, dim: int, samples: int, hidden: int = HIDDEN, teacher: int = TEACHER) -> Draw:
-    """Teacher, student and inputs, in this order from one seed; rows are (w, a)."""
-    rng = np.random.default_rng(seed)
-    wise = np.column_stack([on_sphere(rng, teacher, dim), rng.choice([-1.0, 1.0], teacher)])
-    half = np.column_stack([on_sphere(rng, hidden // 2, dim), rng.choice([-1.0, 1.0], hidden // 2)])
-    mirror = half * np.append(np.ones(dim), -1.0)
-    return Draw(wise, np.concatenate([half, mirror]), on_sphere(rng, samples, dim))
-
-
-def on_sphere(rng: np.random.Generator, many: int, dim: int) -> np.ndarray:
-    """Random unit vectors."""
-    x = rng.normal(size=(many, dim))
-    return x / np.linalg.norm(x, axis=1, keepdims=True)
-
-
-def respond(theta: Float[Array, "h size"], x: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """The student's answers."""
-    return jax.nn.relu(x @ theta[:, :-1].T) @ theta[:, -1]
-
-
-def squared_error(theta: Array, data: tuple[Array, Array]) -> Array:
-    """Mean squared error."""
-    return jnp.mean((respond(theta, data[0]) - data[1]) ** 2)
 
 
 # --- Fig 1a and the partition ------------------------------------------------------------------------

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.diagnose import LossCurve, find_jumps, loss_curve
 from saddlewalk.figures.claims import Claim, FigureResult, falls, listed
-from saddlewalk.figures.saddles.panels import small_start
+from saddlewalk.figures.saddles.panels import jump_times, small_start
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
@@ -31,10 +30,10 @@ def figure_2() -> FigureResult:
     last = {k: [_median_end(k, h) for h in WIDTHS[k]] for k in WIDTHS}
     figure = _draw(width, data, ranks, scales)
     jumps: dict[str, Any] = {
-        "width": {k: [_jumps(one) for one in runs] for k, runs in width.items()},
-        "data": {k: [_jumps(one) for one in runs] for k, runs in data.items()},
-        "rank": [_jumps(one, _empty_loss()) for one in ranks],
-        "scale": [_jumps(one) for one in scales],
+        "width": {k: [jump_times(one) for one in runs] for k, runs in width.items()},
+        "data": {k: [jump_times(one) for one in runs] for k, runs in data.items()},
+        "rank": [jump_times(one, _empty_loss()) for one in ranks],
+        "scale": [jump_times(one) for one in scales],
     }
     return FigureResult(
         "saddle-2",
@@ -136,7 +135,7 @@ def _low_rank(rank: int) -> Trajectory:
 
 def width_study(kind: str, width: int, seed: int) -> dict[str, float]:
     """A cell of the study of the width, for sweeps: how often the loss jumps, first and last."""
-    times = _jumps(_run(kind, 1.0, width, seed=seed))
+    times = jump_times(_run(kind, 1.0, width, seed=seed))
     return {"last_jump": times[-1], "first_jump": times[0], "jumps": len(times)}
 
 
@@ -144,14 +143,6 @@ def _median_end(kind: str, width: int) -> float:
     """Time of the last jump, over some starts."""
     ends = [width_study(kind, width, seed)["last_jump"] for seed in range(SEEDS)]
     return float(np.median(ends))
-
-
-def _jumps(path: Trajectory, below: float = np.inf) -> list[float]:
-    """Times of the jumps, from when the loss is below some value: large weights start far above."""
-    curve = loss_curve(path)
-    keep = slice(int(np.argmax(curve.loss < below)), None)
-    kept = LossCurve.of(curve.time[keep], curve.loss[keep], curve.rate[keep])
-    return [jump.time for jump in find_jumps(kept)]
 
 
 def _empty_loss() -> float:
@@ -190,5 +181,5 @@ def _draw(width: Any, data: Any, ranks: Any, scales: Any) -> Any:
 
 def _curve(axes: Any, path: Trajectory, label: str) -> None:
     axes.plot(path.time, path.loss, label=label)
-    times = _jumps(path)
+    times = jump_times(path)
     axes.set_xlim(0, max(axes.get_xlim()[1] if axes.lines[1:] else 0, 1.3 * times[-1]))

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.diagnose import Phases, find_phases
+from saddlewalk.diagnose import LossCurve, Phases, find_jumps, find_phases, loss_curve
+from saddlewalk.figures.drawing import blank_figure
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
@@ -88,15 +89,19 @@ def small_start(problem: Problem, eps: float, seed: int) -> np.ndarray:
     return eps * np.random.default_rng(seed).normal(size=(problem.width, problem.size))
 
 
+def jump_times(path: Trajectory, below: float = np.inf) -> list[float]:
+    """Times of the jumps, from when the loss is below some value: large weights start far above."""
+    curve = loss_curve(path)
+    keep = slice(int(np.argmax(curve.loss < below)), None)
+    kept = LossCurve.of(curve.time[keep], curve.loss[keep], curve.rate[keep])
+    return [jump.time for jump in find_jumps(kept)]
+
+
 def draw_panels(runs: list[Run], columns: int) -> Any:
     """Each panel's loss above, and its first-layer weights after the first drop and at the end."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = -(-len(runs) // columns)
     with draw.styled():
-        figure = Figure(figsize=(3.6 * columns, 4.2 * rows))
-        FigureCanvasAgg(figure)
+        figure = blank_figure(3.6 * columns, 4.2 * rows)
         boxes = np.asarray(figure.subfigures(rows, columns, squeeze=False)).ravel()
         for box, one in zip(boxes, runs, strict=False):
             _draw_panel(box, one)

@@ -4,9 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.diagnose import find_jumps, loss_curve
 from saddlewalk.figures.claims import Claim, FigureResult, falls, listed
-from saddlewalk.figures.saddles.panels import identity_map, small_start, two_points
+from saddlewalk.figures.saddles.panels import identity_map, jump_times, small_start, two_points
 from saddlewalk.flow import Trajectory, train
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
@@ -26,8 +25,10 @@ _END = {"no skip": 4e4, "skip 1": 800.0, "skip 2": 60.0}
 def figure_6(width: int = 50) -> FigureResult:
     """Loss of linear and ReLU networks with four layers: the more is skipped, the faster."""
     runs = {name: {skip: _run(name, skip, width) for skip in SKIPS} for name in ("linear", "relu")}
-    first = {name: [_jumps(path)[0] for path in each.values()] for name, each in runs.items()}
-    counts = {name: [len(_jumps(path)) for path in each.values()] for name, each in runs.items()}
+    first = {name: [jump_times(path)[0] for path in each.values()] for name, each in runs.items()}
+    counts = {
+        name: [len(jump_times(path)) for path in each.values()] for name, each in runs.items()
+    }
     return FigureResult(
         "saddle-6",
         "saddle-to-saddle dynamics with skip connections",
@@ -71,10 +72,6 @@ def _run(name: str, skip: str, width: int) -> Trajectory:
     )  # fmt: skip
 
 
-def _jumps(path: Trajectory) -> list[float]:
-    return [jump.time for jump in find_jumps(loss_curve(path))]
-
-
 def _unused(path: Trajectory, width: int) -> float:
     """How far the second layer went from its start, relative to the first (largest singular values)."""
     gone = (path.parameters[-1] - path.parameters[0]).ravel()
@@ -90,7 +87,7 @@ def _draw(runs: dict[str, dict[str, Trajectory]]) -> Any:
             for skip, path in each.items():
                 for row in axes[:, column]:
                     row.plot(path.time, path.loss, label=skip)
-            last = max(_jumps(path)[-1] for path in each.values())
+            last = max(jump_times(path)[-1] for path in each.values())
             axes[0, column].set_xlim(0, 1.3 * last)
             axes[1, column].set_xscale("log")
             axes[1, column].set_xlim(0.3, 3 * last)

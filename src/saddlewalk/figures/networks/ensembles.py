@@ -13,9 +13,9 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from saddlewalk.errors import InputError
+from saddlewalk.figures.networks.optimizers import optax
 
 Loss = Callable[[Any, Any], jax.Array]
 """A network and data (a tree of arrays with samples first) give a number."""
@@ -23,7 +23,7 @@ _PIECE = 1000
 """Most steps in one compiled call: mini-batches of so many steps are drawn at a time."""
 
 
-def train_together(
+def train_ensemble(
     loss: Loss,
     networks: Any,
     data: Any,
@@ -68,6 +68,18 @@ def train_together(
             )
             done += steps
         yield done, eqx.combine(moving, fixed)
+
+
+def stacked(networks: Sequence[Sequence[Any]]) -> Any:
+    """Networks in rows (seeds) and columns (cells) as one tree with two leading axes."""
+    return stacked_trees([stacked_trees(row) for row in networks])
+
+
+def stacked_trees(trees: Sequence[Any]) -> Any:
+    """Trees of the same shape as one, with a new first axis; leaves that are no arrays are left alone."""
+    return jax.tree.map(
+        lambda *leaves: jnp.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0], *trees
+    )
 
 
 @eqx.filter_jit

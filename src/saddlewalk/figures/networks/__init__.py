@@ -1,0 +1,1 @@
+"""The networks that figures train beside the package's own units, and how to train many at once."""
