@@ -5,7 +5,8 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import optax
+
+from saddlewalk.figures.networks.optimizers import optax
 
 CLASSES = 10
 RATE, MOMENTUM = 0.1, 0.9

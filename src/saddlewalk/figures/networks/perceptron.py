@@ -11,7 +11,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+
+from saddlewalk.figures.networks.optimizers import optax
 
 WIDTH, HIDDEN = 64, 3
 

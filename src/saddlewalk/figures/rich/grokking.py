@@ -16,13 +16,13 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from saddlewalk.errors import InputError
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.figures.drawing import shades
 from saddlewalk.figures.networks.decoder import accuracy, answer_loss, decoder, is_trained
 from saddlewalk.figures.networks.ensembles import stacked, stacked_trees, train_ensemble
+from saddlewalk.figures.networks.optimizers import optax
 from saddlewalk.show import draw
 
 ALPHAS = (0.1, 0.3, 1.0, 3.0, 10.0)

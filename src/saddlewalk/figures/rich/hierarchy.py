@@ -17,11 +17,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from saddlewalk.figures.claims import Claim, FigureResult, falls, listed
 from saddlewalk.figures.drawing import shades
 from saddlewalk.figures.networks.ensembles import stacked_trees, train_ensemble
+from saddlewalk.figures.networks.optimizers import optax
 from saddlewalk.figures.networks.perceptron import WIDTH, Weights, accuracy, class_loss, perceptrons
 from saddlewalk.show import draw
 from saddlewalk.tasks.hierarchy import random_hierarchy

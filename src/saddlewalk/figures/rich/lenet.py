@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jax.flatten_util import ravel_pytree
 from scipy.stats import spearmanr
 
@@ -35,6 +34,7 @@ from saddlewalk.figures.networks.lenet import (
     standardized,
     success,
 )
+from saddlewalk.figures.networks.optimizers import optax
 from saddlewalk.figures.networks.runs import SeedRuns
 from saddlewalk.show import draw
 from saddlewalk.tasks.public import load_public

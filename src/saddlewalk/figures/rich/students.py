@@ -8,11 +8,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Float
 
 from saddlewalk.figures.networks.distances import turned
 from saddlewalk.figures.networks.ensembles import train_ensemble
+from saddlewalk.figures.networks.optimizers import optax
 from saddlewalk.figures.networks.student import HIDDEN, drawn, on_sphere, squared_error
 from saddlewalk.precision import in_float64
 from saddlewalk.theory.lazyrich import piecewise_kernel
