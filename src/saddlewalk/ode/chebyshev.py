@@ -17,14 +17,14 @@ with :math:`b_j = T_j''/T_j'^2`, :math:`\mu_j = 2 b_j w_0/b_{j-1}`, :math:`\nu_j
 The spectral radius comes from a power iteration that goes on from step to step.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-import diffrax
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from saddlewalk.ode.system import AbstractFlow
+from saddlewalk.ode.method import AbstractMethod, Step
+from saddlewalk.ode.system import AbstractFlow, State
 
 _DAMPING = 2 / 13
 _SAFETY = 1.25
@@ -33,62 +33,33 @@ _ITERATIONS = 2
 _MOST_STAGES = 4000
 
 
-class _Memory(NamedTuple):
-    direction: Array
-    """Where the power iteration stands."""
-    evaluations: Array
+class Chebyshev(AbstractMethod):
+    """RKC for a flow that is a gradient flow in some metric: its Jacobian has real eigenvalues.
 
-
-class Chebyshev(diffrax.AbstractAdaptiveSolver):
-    """RKC for a flow that is a gradient flow in some metric: its Jacobian has real eigenvalues."""
+    It remembers where its power iteration stands: a rough idea of the stiffest direction.
+    """
 
     flow: AbstractFlow
 
-    term_structure: ClassVar = diffrax.ODETerm
-    interpolation_cls: ClassVar = diffrax.ThirdOrderHermitePolynomialInterpolation
+    error_order: ClassVar[int] = 3
+    typical_evaluations: ClassVar[int] = 500
 
-    def order(self, terms: Any) -> int:
-        """Order of the solution."""
-        return 2
+    def init(self, y: State) -> Array:
+        """Some iterations from a random direction."""
+        direction = jax.random.normal(jax.random.key(0), y.shape, dtype=y.dtype)
+        return self._power(y, direction, _FIRST_ITERATIONS)[0]
 
-    def error_order(self, terms: Any) -> int:
-        """Order of the local error estimate."""
-        return 3
-
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> _Memory:
-        """A rough idea of the stiffest direction."""
-        key = jax.random.key(0)
-        direction = jax.random.normal(key, y0.shape, dtype=y0.dtype)
-        return _Memory(self._power(y0, direction, _FIRST_ITERATIONS)[0], jnp.zeros(()))
-
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
-        """The right-hand side."""
-        return terms.vf(t0, y0, args)
-
-    def step(
-        self,
-        terms: Any,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        args: Any,
-        solver_state: _Memory,
-        made_jump: Any,
-    ) -> Any:
+    def step(self, y: State, velocity: State, h: Float[Array, ""], memory: Array) -> Step:
         """One step with as many stages as its length needs."""
-        h = t1 - t0
-        direction, radius = self._power(y0, solver_state.direction, _ITERATIONS)
+        direction, radius = self._power(y, memory, _ITERATIONS)
         wanted = 1 + jnp.floor(jnp.sqrt(1 + 1.54 * h * _SAFETY * radius))
         stages = jnp.clip(wanted, 2, _MOST_STAGES)
-        f0 = terms.vf(t0, y0, args)
-        y1 = self._march(lambda y: terms.vf(t0, y, args), y0, f0, h, stages)
-        f1 = terms.vf(t1, y1, args)
-        error = 0.8 * (y0 - y1) + 0.4 * h * (f0 + f1)
+        end = self._march(self.flow.velocity, y, velocity, h, stages)
+        after = self.flow.velocity(end)
+        error = 0.8 * (y - end) + 0.4 * h * (velocity + after)
         error = jnp.where(wanted > _MOST_STAGES, jnp.inf, error)
-        dense = {"y0": y0, "y1": y1, "k0": h * f0, "k1": h * f1}
         # a product with the Jacobian costs about two right-hand sides
-        spent = solver_state.evaluations + stages + 1 + 2 * _ITERATIONS
-        return y1, error, dense, _Memory(direction, spent), diffrax.RESULTS.successful
+        return Step(end, after, error[None], direction, stages + 2 * _ITERATIONS)
 
     def _power(self, y: Array, direction: Array, times: int) -> tuple[Array, Array]:
         """Power iteration in the metric in which the Jacobian is symmetric."""

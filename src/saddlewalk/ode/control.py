@@ -1,77 +1,37 @@
-"""Step sizes from errors measured with the flow's own error_scale."""
+"""The next step, from the error of this one: proportional-integral control.
 
-from collections.abc import Callable
-from typing import Any
+Errors are measured in the flow's own scale of errors, so that they are relative to each unit. Control is
+smooth where steps are limited by stability: the last error counts, too.
+"""
 
-import diffrax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Bool, Float
 
-from saddlewalk.ode.system import AbstractFlow
+from saddlewalk.ode.method import AbstractMethod, Step
+from saddlewalk.ode.system import State
 
-_COARSE_CLOCK = 1e-10
-
-
-def _largest(error: Array) -> Array:
-    return jnp.max(jnp.abs(error))
-
-
-class ScaleFreeController(diffrax.AbstractAdaptiveStepSizeController):
-    """Diffrax's controller, fed with the largest error relative to the error_scale.
-
-    Two cases are added. A step that left the finite numbers is rejected. When the next step would
-    be too small for the clock to resolve (steps shrink from 1/alpha to 1 as a unit of degree 3
-    wakes up), the solve ends with `dt_min_reached`; the caller restarts it with the clock at zero.
-    """
-
-    rtol: Any
-    atol: Any
-    norm: Callable
-    flow: AbstractFlow
-    inner: diffrax.PIDController
-
-    def wrap(self, direction: Any) -> "ScaleFreeController":
-        """Only forward integration is used: nothing to adapt."""
-        return self
-
-    def init(
-        self,
-        terms: Any,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        dt0: Any,
-        args: Any,
-        func: Any,
-        error_order: Any,
-    ) -> Any:
-        """As the inner controller."""
-        return self.inner.init(terms, t0, t1, y0, dt0, args, func, error_order)
-
-    def adapt_step_size(
-        self,
-        t0: Any,
-        t1: Any,
-        y0: Any,
-        y1_candidate: Any,
-        args: Any,
-        y_error: Any,
-        error_order: Any,
-        controller_state: Any,
-    ) -> Any:
-        """Scale the error, then decide as the inner controller does."""
-        finite = jnp.all(jnp.isfinite(y1_candidate)) & jnp.all(jnp.isfinite(y_error))
-        scale = jnp.minimum(self.flow.error_scale(y0), self.flow.error_scale(y1_candidate))
-        scaled = jnp.where(finite, y_error / scale, jnp.inf)
-        keep, next_t0, next_t1, jump, state, result = self.inner.adapt_step_size(
-            t0, t1, y0, y1_candidate, args, scaled, error_order, controller_state
-        )
-        coarse = next_t1 - next_t0 < _COARSE_CLOCK * next_t0
-        result = diffrax.RESULTS.where(coarse, diffrax.RESULTS.dt_min_reached, result)
-        return keep, next_t0, next_t1, jump, state, result
+_PROPORTIONAL, _INTEGRAL = 0.2, 0.4
+_SAFETY, _SHRINK, _GROW = 0.9, 0.2, 10.0
+_TINY = 1e-30
 
 
-def controller(flow: AbstractFlow, rtol: Any) -> ScaleFreeController:
-    """Proportional-integral control: smooth where steps are limited by stability."""
-    inner = diffrax.PIDController(rtol=0.0, atol=rtol, norm=_largest, pcoeff=0.2, icoeff=0.4)
-    return ScaleFreeController(0.0, rtol, _largest, flow, inner)
+def relative_error(
+    method: AbstractMethod, start: State, step: Step, h: Float[Array, ""], rtol: Float[Array, ""]
+) -> Float[Array, ""]:
+    """Error over what is allowed: above 1 the step is refused. Infinite if it left the finite numbers."""
+    flow = method.flow
+    scale = jnp.minimum(flow.error_scale(start), flow.error_scale(step.end))
+    scaled = jnp.where(step.error == 0, 0.0, step.error / scale)  # a unit of zeros has no scale
+    largest = jnp.max(jnp.abs(scaled), axis=tuple(range(1, step.error.ndim)))
+    size = method.size(largest, h) / rtol
+    finite = jnp.all(jnp.isfinite(step.end)) & jnp.isfinite(size)
+    return jnp.where(finite, size, jnp.inf)
+
+
+def step_factor(
+    error: Float[Array, ""], last_error: Float[Array, ""], accepted: Bool[Array, ""], order: int
+) -> Float[Array, ""]:
+    """How much longer the next step should be; one that was accepted is not made shorter."""
+    now, before = (1 / jnp.maximum(e, _TINY) for e in (error, last_error))
+    factor = now ** ((_PROPORTIONAL + _INTEGRAL) / order) * before ** (-_PROPORTIONAL / order)
+    return jnp.clip(_SAFETY * factor, jnp.where(accepted, 1.0, _SHRINK), _GROW)

@@ -17,12 +17,12 @@ section IV.10. Two things are special to gradient flow near saddles:
 
 from typing import Any, ClassVar
 
-import diffrax
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from saddlewalk.ode.system import AbstractFlow
+from saddlewalk.ode.method import AbstractMethod, Step, square
+from saddlewalk.ode.system import AbstractFlow, State
 
 _GAMMA = 0.25
 _A = (
@@ -55,66 +55,34 @@ _BLUR = 100.0
 """Rounding in a Jacobian of this many times the rounding in a velocity."""
 
 
-def _combine(coefficients: tuple[float, ...], vectors: list[Array]) -> Any:
-    return sum((c * k for c, k in zip(coefficients, vectors, strict=True)), start=0.0)
-
-
-class Rosenbrock(diffrax.AbstractAdaptiveSolver):
+class Rosenbrock(AbstractMethod):
     """Rodas4 with a Cholesky factorization, for a flow that is a gradient flow in some metric."""
 
     flow: AbstractFlow
 
-    term_structure: ClassVar = diffrax.ODETerm
-    interpolation_cls: ClassVar = diffrax.ThirdOrderHermitePolynomialInterpolation
+    error_order: ClassVar[int] = 4
 
-    def order(self, terms: Any) -> int:
-        """Order of the solution."""
-        return 4
-
-    def error_order(self, terms: Any) -> int:
-        """Order of the local error estimate."""
-        return 4
-
-    def init(self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any) -> None:
-        """There is no state between steps."""
-
-    def func(self, terms: Any, t0: Any, y0: Any, args: Any) -> Any:
-        """The right-hand side."""
-        return terms.vf(t0, y0, args)
-
-    def step(
-        self, terms: Any, t0: Any, t1: Any, y0: Any, args: Any, solver_state: Any, made_jump: Any
-    ) -> Any:
+    def step(self, y: State, velocity: State, h: Float[Array, ""], memory: None) -> Step:
         """One step; not-a-number where the matrix is not positive definite."""
-        h = t1 - t0
-        v0 = terms.vf(t0, y0, args)
-        moving, blur = self._moving(y0, v0, h)
+        a, c = jnp.asarray(square(_A)), jnp.asarray(square(_C))
+        moving, blur = self._moving(y, velocity, h)
+        start = y.ravel()
 
-        def velocity(flat: Array) -> Array:
-            return terms.vf(t0, flat.reshape(y0.shape), args).ravel()
+        def flat_velocity(flat: Array) -> Array:
+            return self.flow.velocity(flat.reshape(y.shape)).ravel()
 
-        def quiet(flat: Array) -> Array:
-            return jnp.where(moving, velocity(flat), 0.0)
+        solve = self._factor(flat_velocity, y, 1 / (h * _GAMMA) + jnp.where(moving, 0.0, blur))
+        first = solve(jnp.where(moving, velocity.ravel(), 0.0))
+        slopes = jnp.zeros((_STAGES, start.size), dtype=y.dtype).at[0].set(first)
 
-        start = y0.ravel()
-        solve = self._factor(velocity, y0, 1 / (h * _GAMMA) + jnp.where(moving, 0.0, blur))
-        stages: list[Array] = []
-        for i in range(_STAGES):
-            v = (
-                jnp.where(moving, v0.ravel(), 0.0)
-                if i == 0
-                else quiet(start + _combine(_A[i], stages))
-            )
-            stages.append(solve(v + _combine(_C[i], stages) / h))
-        end = start + _combine((*_A[5], 1.0), stages)
-        y1 = end.reshape(y0.shape)
-        # at the ends too, rounding times a huge step is no slope to interpolate with
-        slopes = {
-            "k0": self._quieted(y0, v0, h),
-            "k1": self._quieted(y1, terms.vf(t1, y1, args), h),
-        }
-        dense = {"y0": y0, "y1": y1, **{name: h * slope for name, slope in slopes.items()}}
-        return y1, stages[-1].reshape(y0.shape), dense, None, diffrax.RESULTS.successful
+        def stage(i: Array, slopes: Array) -> Array:
+            v = jnp.where(moving, flat_velocity(start + a[i] @ slopes), 0.0)
+            return slopes.at[i].set(solve(v + c[i] @ slopes / h))
+
+        slopes = jax.lax.fori_loop(1, _STAGES, stage, slopes)
+        end = (start + a[-1] @ slopes + slopes[-1]).reshape(y.shape)
+        spent = _STAGES + start.size  # a column of the Jacobian counts as one
+        return Step(end, self.flow.velocity(end), slopes[-1].reshape(y.shape)[None], None, spent)
 
     def _factor(self, velocity: Any, y0: Array, shift: Array) -> Any:
         symmetrizer = self.flow.symmetrizer(y0).ravel()
@@ -124,10 +92,6 @@ class Rosenbrock(diffrax.AbstractAdaptiveSolver):
         matrix = jnp.diag(shift) - jnp.where(larger, jacobian, jacobian.T)
         factor = jnp.linalg.cholesky(matrix, symmetrize_input=False)
         return lambda b: jax.scipy.linalg.cho_solve((factor, True), b * symmetrizer) / symmetrizer
-
-    def _quieted(self, y: Array, v: Array, h: Any) -> Array:
-        moving, _ = self._moving(y, v, h)
-        return jnp.where(moving.reshape(v.shape), v, 0.0)
 
     def _moving(self, y: Array, v: Array, h: Any) -> tuple[Array, Array]:
         """Which components move, and the rate below which rounding hides what they do."""

@@ -26,8 +26,6 @@ _PACKAGES = (
     "saddlewalk",
     "jax",
     "jaxlib",
-    "diffrax",
-    "optimistix",
     "optax",
     "scikit-learn",
     "equinox",
