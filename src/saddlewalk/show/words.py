@@ -1,7 +1,6 @@
 """Words that carry their sentence: an enumeration whose members are short in data and clear in print."""
 
 from enum import StrEnum
-from typing import Self
 
 
 class Word(StrEnum):
@@ -9,7 +8,7 @@ class Word(StrEnum):
 
     sentence: str
 
-    def __new__(cls, word: str, sentence: str = "") -> Self:
+    def __new__(cls, word: str, sentence: str = "") -> "Word":
         """A word, and the sentence behind it (the word itself where it says enough)."""
         member = str.__new__(cls, word)
         member._value_ = word
