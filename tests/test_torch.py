@@ -6,6 +6,7 @@ import pytest
 import saddlewalk as sw
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # threads cost more than these networks
 nn = torch.nn
 
 from saddlewalk.balance import rescaled  # noqa: E402

@@ -63,7 +63,7 @@ def critical_point(
         narrow, small, layers = reduction
         refined, still = _refined(narrow, jnp.asarray(small), scale, empty)
         point, spare = _widened(problem, theta, narrow, np.asarray(refined), layers)
-    change = abs(float(compiled.loss(problem, point) - compiled.loss(problem, theta)))
+    change = abs(loss_at(problem, point) - loss_at(problem, theta))
     return CriticalPoint(point, bool(still and change < MATTERS * scale), spare)
 
 
@@ -72,9 +72,14 @@ def falls_when_kicked(problem: Problem, point: Array, empty: float) -> bool:
     start, rng = np.asarray(point), np.random.default_rng(0)
     size = max(float(np.linalg.norm(start)), 1.0) / math.sqrt(start.size)
     beside = jnp.asarray(start + _KICK * size * rng.normal(size=start.shape))
-    end = float(compiled.loss(problem, _descended(problem, beside, empty, 300)))
-    loss = float(compiled.loss(problem, point))
+    end = loss_at(problem, _descended(problem, beside, empty, 300))
+    loss = loss_at(problem, point)
     return bool(loss - end > _FALLEN * max(loss, 1e-6 * empty))
+
+
+def loss_at(problem: Problem, theta: Array) -> float:
+    """The loss, from the program that gives the gradient too: it is compiled in any case."""
+    return float(compiled.slope(problem, theta)[0])
 
 
 # --- narrower and wider -----------------------------------------------------------------------------

@@ -170,7 +170,7 @@ def contributions(
     found = []
     for k in range(units.width):
         without = compiled.function(problem, _without(problem, theta, units, k, layer))
-        found.append(float(compiled.length(problem, whole - without)))
+        found.append(float(compiled.length(problem.task, whole - without)))
     return np.array(found)
 
 

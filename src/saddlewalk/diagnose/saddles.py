@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.diagnose.critical_points import critical_point, falls_when_kicked
+from saddlewalk.diagnose.critical_points import critical_point, falls_when_kicked, loss_at
 from saddlewalk.diagnose.curvature import curvatures
 from saddlewalk.diagnose.kinds import PointKind
 from saddlewalk.diagnose.new_units import best_new_unit, time_to_grow
@@ -180,7 +180,7 @@ class Origin(NamedTuple):
 def origin_of(problem: Problem) -> Origin:
     """The network before it has learned anything."""
     zero = jnp.zeros((problem.width, problem.size))
-    return Origin(float(compiled.loss(problem, zero)), best_new_unit(problem, zero).utility)
+    return Origin(loss_at(problem, zero), best_new_unit(problem, zero).utility)
 
 
 @in_float64
@@ -262,8 +262,8 @@ def _scale(problem: Problem, loss: float, origin: Origin) -> float:
 def _distance(problem: Problem, theta: Array, point: Array) -> float:
     """Distance of two networks in function space, relative to the first."""
     one, other = (compiled.function(problem, place) for place in (theta, point))
-    length = float(compiled.length(problem, one))
-    return float(compiled.length(problem, one - other)) / length if length else 0.0
+    length = float(compiled.length(problem.task, one))
+    return float(compiled.length(problem.task, one - other)) / length if length else 0.0
 
 
 def _finite(value: float) -> float | None:

@@ -241,4 +241,4 @@ def _first(make: Callable[[int], Layer], largest: int, enough: Enough) -> Layer:
 
 def _worth(problem: Problem, function: Array) -> float:
     """Half the squared length of a function: what it is worth in the units of the squared loss."""
-    return 0.5 * float(compiled.length(problem, function)) ** 2
+    return 0.5 * float(compiled.length(problem.task, function)) ** 2

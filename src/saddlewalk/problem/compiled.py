@@ -5,6 +5,7 @@ import jax
 from jaxtyping import Array, Float
 
 from saddlewalk.problem.problem import Parameters, ParametersLike, Problem
+from saddlewalk.tasks import AbstractTask
 
 Function = Float[Array, "..."]
 
@@ -61,9 +62,9 @@ def hessian_product(
 
 
 @eqx.filter_jit
-def length(problem: Problem, function: Function) -> Float[Array, ""]:
-    """Length of a vector of function space."""
-    return problem.task.length(function)
+def length(task: AbstractTask, function: Function) -> Float[Array, ""]:
+    """Length of a vector of function space: the same program for networks of all widths."""
+    return task.length(function)
 
 
 @eqx.filter_jit
