@@ -135,6 +135,18 @@ def test_drift_is_a_result_by_layer(linear_run, tmp_path):
     check_kept(drift, tmp_path)
 
 
+def test_traits_are_found_once_for_all_moments(relu_run, monkeypatch):
+    problem = relu_run.problem
+    problem.incoming_degree(), problem.relations()
+
+    def again(*given):
+        raise AssertionError("found twice")
+
+    monkeypatch.setattr("saddlewalk.units.traits.find_incoming_degree", again)
+    monkeypatch.setattr("saddlewalk.units.traits.find_relations", again)
+    assert len(conserved_drift(relu_run)["units"].time) > 10
+
+
 def test_drift_refuses(relu_run):
     units = sw.units.Dense(4, "tanh")
     path = sw.train(ONE, units, 0.1, progress=False, max_steps=10, solver="descent")

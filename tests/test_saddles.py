@@ -459,6 +459,16 @@ def test_a_little_signal_in_much_noise():
         assert saddle_test(problem, theta).kind == "minimum"
 
 
+def test_capabilities_by_name(small_regression):
+    assert Dense(3, "tanh").exchangeable
+    assert not Deep((Dense(3, "tanh"),)).exchangeable  # the readout belongs to all units
+    assert not sw.units.Diagonal().exchangeable
+    assert small_regression.floor == 0.0
+    linear = sw.Problem(small_regression, Dense(3, "linear"))  # compressed to moments
+    best = list(linear_fixed_points(small_regression))[-1]
+    assert float(linear.task.floor) == pytest.approx(best.loss)
+
+
 def test_units_of_zeros_belong_to_any_ray():
     theta = Layer(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.3]]), np.array([[0.0], [1.0], [1.0]]))
     assert manifold_distance(theta, "proportional", 2) == 0
