@@ -151,7 +151,7 @@ def test_portrait_measures_what_it_says():
         learning_rate=2 * students.RATE / 0.3**2,
     )  # fmt: skip
     problem, last = sw.Problem(task, units), path.parameters[-1]
-    watch = sw.diagnose.Watch(problem, start)(last)
+    watch = sw.diagnose.DistancesFromStart(problem, start)(last)
     here = {name: values[1, 1, 0, 1] for name, values in found.items()}
     assert here["train"] == pytest.approx(2 * path.loss[-1], rel=1e-9)
     assert here["kernel"] == pytest.approx(watch["kernel_distance"], rel=1e-8)

@@ -1,10 +1,14 @@
 """Conserved quantities, rescaled starts, activation patterns, and the verdict on a run."""
 
+import dataclasses
+import json
+
 import numpy as np
 import pytest
 
 import saddlewalk as sw
 from saddlewalk.balance import alpha_of, conserved_quantities, rescaled
+from saddlewalk.diagnose import conserved_drift
 from saddlewalk.diagnose.regime import LATE, delay_of
 from saddlewalk.theory.lazyrich import Neuron, neuron_preconditioner
 from saddlewalk.units import find_incoming_degree as incoming_degree
@@ -14,6 +18,8 @@ X = RNG.normal(size=(12, 3))
 Y = np.maximum(X @ RNG.normal(size=(3, 2)), 0) @ [1.0, -0.5]
 ONE = sw.tasks.from_arrays(X, Y)
 TWO = sw.tasks.from_arrays(X, np.column_stack([Y, X[:, 0]]))
+
+RELU = sw.units.Dense(4, "relu")
 
 DEGREES = {
     "relu": (sw.units.Dense(4, "relu"), 1),
@@ -79,41 +85,75 @@ def test_matrix_of_linear_networks_is_conserved():
     w, a = start[:, :3], start[:, 3:]
     np.testing.assert_allclose(kept.matrix, 0.5 * a @ a.T - 2.0 * w @ w.T, rtol=1e-12)
     np.testing.assert_allclose(np.diag(kept.matrix), kept.deltas, rtol=1e-12)
-    path = sw.train(
-        TWO,
-        sw.units.Dense(4, "linear"),
-        1.0,
-        start=start,
-        rates={"w": 0.5, "a": 2.0},
-        progress=False,
-    )
-    last = conserved_quantities(problem, path.parameters[-1])["units"]
-    np.testing.assert_allclose(last.matrix, kept.matrix, atol=1e-6)
-    assert np.abs(path.parameters[-1] - start).max() > 0.1
 
 
-def test_drift_measures_the_step_size():
+LINEAR = sw.units.Dense(4, "linear")
+RATES = {"w": 0.5, "a": 2.0}
+
+
+@pytest.fixture(scope="module")
+def linear_run():
+    """Gradient flow of a linear network with two learning rates."""
+    start = 0.5 * np.random.default_rng(5).normal(size=(4, 5))
+    return sw.train(TWO, LINEAR, 1.0, start=start, rates=RATES, max_time=3.0, progress=False)
+
+
+@pytest.fixture(scope="module")
+def relu_run():
+    """A small ReLU network on its way."""
+    return sw.train(ONE, RELU, 0.5, max_time=5.0, most_saved=40, progress=False)
+
+
+def test_a_linear_run_keeps_its_matrix(linear_run):
+    first, last = (conserved_quantities(linear_run, at=k)["units"] for k in (0, -1))
+    np.testing.assert_allclose(last.matrix, first.matrix, atol=1e-6)
+    assert np.abs(linear_run.parameters[-1] - linear_run.parameters[0]).max() > 0.1
+
+
+def test_drift_measures_the_step_size(linear_run):
     """Gradient flow keeps delta; descent loses it in proportion to its steps."""
-    problem = sw.Problem(ONE, sw.units.Dense(4, "linear"))
-    start = 0.5 * np.random.default_rng(5).normal(size=(4, problem.size))
-    units = sw.units.Dense(4, "linear")
-    run = lambda **how: sw.train(ONE, units, 1.0, start=start, progress=False, max_time=3.0, **how)  # noqa: E731
-    drift = lambda path: sw.diagnose.conserved_drift(path, problem)["units"].largest  # noqa: E731
-    flow = drift(run())
-    coarse, fine = (drift(run(solver="descent", learning_rate=rate)) for rate in (0.02, 0.01))
+    flow = conserved_drift(linear_run).largest
+    coarse, fine = (
+        conserved_drift(
+            sw.train(
+                TWO, LINEAR, 1.0, start=linear_run.parameters[0], rates=RATES, max_time=3.0,
+                solver="descent", learning_rate=rate, progress=False,
+            )
+        ).largest
+        for rate in (0.01, 0.005)
+    )  # fmt: skip
     assert flow < 1e-6
     assert coarse / fine == pytest.approx(2.0, rel=0.1)
     assert fine > 100 * flow
-    assert "drift" in str(sw.diagnose.conserved_drift(run(), problem)["units"])
 
 
-def test_drift_refuses():
+def test_drift_is_a_result_by_layer(linear_run, tmp_path):
+    drift = conserved_drift(linear_run, linear_run.problem)
+    assert dict(drift) == {"units": drift["units"]}
+    assert drift.largest == drift["units"].largest
+    assert "largest relative drift" in str(drift["units"])
+    check_kept(drift, tmp_path)
+
+
+def test_traits_are_found_once_for_all_moments(relu_run, monkeypatch):
+    problem = relu_run.problem
+    problem.incoming_degree(), problem.relations()
+
+    def again(*given):
+        raise AssertionError("found twice")
+
+    monkeypatch.setattr("saddlewalk.units.traits.find_incoming_degree", again)
+    monkeypatch.setattr("saddlewalk.units.traits.find_relations", again)
+    assert len(conserved_drift(relu_run)["units"].time) > 10
+
+
+def test_drift_refuses(relu_run):
     units = sw.units.Dense(4, "tanh")
-    path = sw.train(ONE, units, 0.1, progress=False, max_time=1.0)
+    path = sw.train(ONE, units, 0.1, progress=False, max_steps=10, solver="descent")
     with pytest.raises(sw.InputError, match="not homogeneous"):
-        sw.diagnose.conserved_drift(path, sw.Problem(ONE, units))
+        conserved_drift(path)
     with pytest.raises(sw.InputError, match="does not belong"):
-        sw.diagnose.conserved_drift(path, sw.Problem(ONE, sw.units.Dense(5, "tanh")))
+        conserved_drift(path, sw.Problem(ONE, sw.units.Dense(5, "tanh")))
     adaptive = sw.Problem(ONE, sw.units.Dense(2, "quadratic"), adaptive=True)
     with pytest.raises(sw.InputError, match="conserve nothing"):
         conserved_quantities(adaptive, np.ones((2, 4)))
@@ -195,12 +235,11 @@ def test_deep_networks_that_would_change_are_refused(units):
 def test_diagonal_networks_conserve_their_difference():
     units = sw.units.Diagonal()
     path = sw.train(ONE, units, 0.3, rates={"u": 0.5, "v": 2.0}, progress=False, max_time=20.0)
-    problem = sw.Problem(ONE, units, rates={"u": 0.5, "v": 2.0})
-    drift = sw.diagnose.conserved_drift(path, problem)["units"]
+    drift = conserved_drift(path)["units"]
     assert drift.largest < 1e-6
     assert (drift.sizes[-1] / drift.sizes[0]).max() > 2
     with pytest.raises(sw.InputError, match="cannot be rescaled apart"):
-        rescaled(problem, path.parameters[0], alpha=2.0)
+        rescaled(path.problem, path.parameters[0], alpha=2.0)
 
 
 def test_sides():
@@ -238,13 +277,13 @@ def test_rescaling_refuses():
 def test_patterns_and_hamming_distance():
     problem = sw.Problem(ONE, sw.units.Dense(4, "relu"))
     theta, other = np.random.default_rng(10).normal(size=(2, 4, 4))
-    found = sw.diagnose.activation_patterns(problem, theta, X)
+    found = sw.diagnose.activation_patterns(problem, theta, x=X)
     np.testing.assert_array_equal(found, X @ theta[:, :3].T > 0)
     switched = sum(
         (X[i] @ theta[k, :3] > 0) != (X[i] @ other[k, :3] > 0) for i in range(12) for k in range(4)
     )
     distance = sw.diagnose.hamming_distance(
-        found, sw.diagnose.activation_patterns(problem, other, X)
+        found, sw.diagnose.activation_patterns(problem, other, x=X)
     )
     assert distance == pytest.approx(switched / 48)
 
@@ -257,7 +296,7 @@ def test_patterns_of_deep_networks():
     first = X @ w1.T
     second = np.maximum(first, 0) @ w2.T
     np.testing.assert_array_equal(
-        sw.diagnose.activation_patterns(problem, theta, X), np.column_stack([first, second]) > 0
+        sw.diagnose.activation_patterns(problem, theta, x=X), np.column_stack([first, second]) > 0
     )
 
 
@@ -276,8 +315,8 @@ def test_two_colors_are_enough(deep):
     problem = sw.Problem(task, units)
     theta = np.random.default_rng(12).normal(size=(problem.width, problem.size))
     grid, points = plane()
-    colors = sw.diagnose.region_colors(problem, theta, grid).reshape(points, points)
-    patterns = sw.diagnose.activation_patterns(problem, theta, grid).reshape(points, points, -1)
+    colors = sw.diagnose.region_colors(problem, theta, x=grid).reshape(points, points)
+    patterns = sw.diagnose.activation_patterns(problem, theta, x=grid).reshape(points, points, -1)
     switched = (patterns[:, 1:] != patterns[:, :-1]).sum(axis=2)
     differ = colors[:, 1:] != colors[:, :-1]
     assert (switched == 1).sum() > 50
@@ -291,18 +330,16 @@ def test_redundant_neurons_count_once(tmp_path):
     half = np.random.default_rng(13).normal(size=(4, 3))
     mirrored = np.concatenate([half, half * [-1, -1, 1]])
     grid, _ = plane()
-    both = sw.diagnose.region_colors(sw.Problem(task, sw.units.Dense(8, "relu")), mirrored, grid)
-    one = sw.diagnose.region_colors(sw.Problem(task, sw.units.Dense(4, "relu")), half, grid)
+    both = sw.diagnose.region_colors(sw.Problem(task, sw.units.Dense(8, "relu")), mirrored, x=grid)
+    one = sw.diagnose.region_colors(sw.Problem(task, sw.units.Dense(4, "relu")), half, x=grid)
     assert (both == one).all() or (both != one).all()
     with pytest.raises(sw.InputError, match="two inputs"):
-        sw.diagnose.draw_partition(
-            sw.Problem(ONE, sw.units.Dense(2, "relu")), np.ones((2, 4)), None
-        )
+        sw.diagnose.draw_partition(sw.Problem(ONE, sw.units.Dense(2, "relu")), np.ones((2, 4)))
     attention = sw.Problem(
         sw.tasks.in_context_tokens(2, 4, 8, products=True), sw.units.LinearSelfAttention(1)
     )
     with pytest.raises(sw.InputError, match="no neurons"):
-        sw.diagnose.activation_patterns(attention, np.ones((1, attention.size)), attention.task.x)
+        sw.diagnose.activation_patterns(attention, np.ones((1, attention.size)))
 
 
 # --- the verdict --------------------------------------------------------------------------------------
@@ -324,7 +361,7 @@ def teacher_runs():
         path = sw.train(
             task, units, tau, start=start, convergence=1e-5, max_time=1e3, progress=False
         )
-        corners[tau, delta] = sw.diagnose.find_regime(path, problem)
+        corners[tau, delta] = sw.diagnose.find_regime(path)
     return corners
 
 
@@ -345,6 +382,53 @@ def test_verdicts_of_the_phase_portrait(teacher_runs):
     assert last(upstream, "parameter_distance") < 0.5 * last(balanced, "parameter_distance")
 
 
+def check_kept(result, folder):
+    """A result prints the same after a round trip through a file, and draws where it is told."""
+    again = type(result).load(result.save(folder / "result.nc"))
+    assert str(again) == str(result)
+    assert again._repr_html_() == result._repr_html_()
+    assert json.dumps(again.to_json(), allow_nan=False) == json.dumps(result.to_json())
+    result.plot(folder / "result.png")
+    assert (folder / "result.png").stat().st_size > 5_000
+    axes = again.plot()
+    assert result.plot(axes) is axes
+
+
+@pytest.mark.parametrize("look", [sw.diagnose.find_regime, conserved_drift])
+def test_another_problem_of_the_same_shape_is_refused(relu_run, look):
+    other = sw.Problem(sw.tasks.from_arrays(X, Y + 0.1), RELU)
+    with pytest.raises(sw.InputError, match="does not belong"):
+        look(relu_run, other)
+    with pytest.raises(sw.InputError, match="Give a run first"):
+        look(other)
+
+
+def test_a_run_and_a_problem_with_weights_agree(relu_run):
+    problem, theta = relu_run.problem, relu_run.parameters[3]
+    for look in (
+        sw.diagnose.tangent_kernel,
+        sw.diagnose.activation_patterns,
+        sw.diagnose.region_colors,
+    ):
+        np.testing.assert_array_equal(look(relu_run, at=3), look(problem, theta))
+    here, there = conserved_quantities(relu_run, at=3), conserved_quantities(problem, theta)
+    np.testing.assert_array_equal(here["units"].deltas, there["units"].deltas)
+    assert sw.diagnose.conserved_quantities is conserved_quantities
+    with pytest.raises(sw.InputError, match="needs weights"):
+        conserved_quantities(problem)
+
+
+def test_a_linear_run_needs_no_problem(linear_run, tmp_path):
+    """Its data are known by their moments, which have the place of samples."""
+    found = sw.diagnose.find_regime(linear_run, moments=8)
+    compressed = sw.Problem(TWO, LINEAR, rates=RATES)
+    assert str(sw.diagnose.find_regime(linear_run, compressed, moments=8)) == str(found)
+    kept = sw.Problem(TWO, LINEAR, rates=RATES, keep_samples=True)
+    assert sw.diagnose.find_regime(linear_run, kept, moments=8).name == found.name
+    assert found.conserved["units"].matrix is not None
+    check_kept(found, tmp_path)
+
+
 def test_regime_prints_saves_and_draws(teacher_runs, tmp_path):
     found = teacher_runs[0.1, 1.0]
     assert "regime: rich" in str(found)
@@ -352,9 +436,7 @@ def test_regime_prints_saves_and_draws(teacher_runs, tmp_path):
     record = found.to_json()
     assert record["layers"]["units"]["deltas"] == pytest.approx([1.0] * 20)
     assert record["at_end"]["kernel_distance"] == pytest.approx(found.kernel_distance)
-    found.plot(tmp_path / "regime.png")
-    assert (tmp_path / "regime.png").stat().st_size > 10_000
-    assert found.save(tmp_path / "regime.nc").exists()
+    check_kept(found, tmp_path)
 
 
 def test_delay_separates_the_single_neuron():
@@ -380,8 +462,8 @@ def test_delayed_rich_run():
     problem = sw.Problem(task, units)
     start = rescaled(problem, np.array([[0.5, 0.5, 1.0, 1.0]]), delta=-8.0)
     path = sw.train(task, units, 1.0, start=start, convergence=1e-6, progress=False)
-    found = sw.diagnose.find_regime(path, problem)
-    assert found.name == "delayed rich"
+    found = sw.diagnose.find_regime(path)
+    assert found.name == sw.diagnose.RegimeKind.DELAYED_RICH == "delayed rich"
     assert found.sides == {"units": "downstream"}
     assert found.delay > LATE
 
@@ -392,16 +474,13 @@ def test_several_outputs_turn_between_each_other():
     x = rng.normal(size=(8, 2)) / np.sqrt(8)
     task = sw.tasks.from_arrays(x, x @ rng.normal(size=(2, 3)) * np.sqrt(8))
     units = sw.units.Dense(2, "linear")
-    problem = sw.Problem(task, units)
     start = np.column_stack([0.1 * rng.normal(size=(2, 2)), 12 * rng.normal(size=(2, 3))])
     path = sw.train(task, units, 1.0, start=start, max_time=3e4, convergence=0.0, progress=False)
-    found = sw.diagnose.find_regime(path, problem)
+    found = sw.diagnose.find_regime(path)
     w, a = start[:, :2], start[:, 2:]
     assert sw.theory.lazyrich.linear_regime(a, w, x, np.asarray(task.y)).name == "delayed rich"
     assert found.name == "delayed rich"
-    ends = [
-        sw.diagnose.tangent_kernel(problem, path.parameters[k], x, traced=True) for k in (0, -1)
-    ]
+    ends = [sw.diagnose.tangent_kernel(path, at=k, x=x, traced=True) for k in (0, -1)]
     assert sw.diagnose.kernel_distance(*ends) < 1e-3 < 0.1 < found.kernel_distance
 
 
@@ -410,22 +489,22 @@ def test_growth_alone_is_not_lazy():
     task = sw.tasks.from_arrays([[1.0], [2.0]], [1.0, 2.0])
     units = sw.units.Dense(1, "linear")
     path = sw.train(task, units, 1e-3, progress=False)
-    found = sw.diagnose.find_regime(path, sw.Problem(task, units))
+    found = sw.diagnose.find_regime(path)
     assert found.kernel_distance < 1e-6
     assert float(found.data["kernel_growth"][-1]) > 1e3
     assert found.name == "rich"
     assert "hamming_distance" not in found.data  # linear neurons switch nothing
 
 
-def test_regime_refuses():
-    problem = sw.Problem(ONE, sw.units.Dense(4, "relu"))
-    late = sw.train(
-        ONE, sw.units.Dense(4, "relu"), 0.5, times=[1.0, 2.0], max_time=2.0, progress=False
-    )
+def test_regime_refuses(relu_run):
+    problem = relu_run.problem
+    late = dataclasses.replace(relu_run, data=relu_run.data.isel(saved=slice(1, None)))
     with pytest.raises(sw.InputError, match="did not keep its start"):
-        sw.diagnose.find_regime(late, problem)
+        sw.diagnose.find_regime(late)
     with pytest.raises(sw.InputError, match="kernel is zero"):
-        sw.diagnose.Watch(problem, np.ones((4, 4)), np.zeros((3, 3)))(np.ones((4, 4)))
+        sw.diagnose.DistancesFromStart(problem, np.ones((4, 4)), x=np.zeros((3, 3)))(
+            np.ones((4, 4))
+        )
     with pytest.raises(sw.InputError, match="must have shape"):
         sw.diagnose.tangent_kernel(problem, np.ones((3, 4)))
 
@@ -436,13 +515,11 @@ def test_delay_between_coarse_moments():
     assert delay_of(time, np.array([1.0, 0.5, 0.0]), distance, pace=1.0) == pytest.approx(1.0)
 
 
-def test_observables_of_a_run():
-    problem = sw.Problem(ONE, sw.units.Dense(4, "relu"))
-    with sw.float64():
-        start = np.asarray(problem.initialize(0.5))
-    watch = sw.diagnose.Watch(problem, start)
+def test_observables_of_a_run(relu_run):
+    problem, start = relu_run.problem, relu_run.parameters[0]
+    distances = sw.diagnose.DistancesFromStart(problem, start)
     path = sw.train(
-        ONE, sw.units.Dense(4, "relu"), 0.5, max_time=5.0, observables=watch.observables(),
+        ONE, RELU, 0.5, max_time=5.0, observables=distances.observables(),
         most_saved=20, progress=False,
     )  # fmt: skip
     seen = path.data["kernel_distance"].values

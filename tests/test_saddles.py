@@ -1,5 +1,7 @@
 """Fixed points, invariant manifolds, effective width and the saddle test, against theorems and plants."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,7 +10,20 @@ from scipy.integrate import solve_ivp
 from scipy.optimize import least_squares, minimize
 
 import saddlewalk as sw
-from saddlewalk.diagnose import effective_width, manifold_distance, reduce, saddle_test
+from saddlewalk.diagnose import (
+    EffectiveWidth,
+    Phases,
+    PointKind,
+    SaddleReport,
+    contributions,
+    effective_width,
+    find_phases,
+    manifold_distance,
+    reduce,
+    saddle_test,
+    widths_along,
+)
+from saddlewalk.problem import network_at
 from saddlewalk.theory.embedding import embed, manifold_gamma
 from saddlewalk.theory.linear.fixed_points import linear_fixed_points
 from saddlewalk.units import (
@@ -181,7 +196,7 @@ def test_embedded_units_lie_on_the_invariant_manifold_and_stay_there(name):
             assert manifold_distance(wide.take(end), relation, 2) < 1e-8
             assert manifold_distance(wide.take(end), relation, 1) > 1e-3
             # F.3: the same function with a unit less
-            narrow, reduced = reduce(wide, end, relation, 2)
+            narrow, reduced = reduce(wide, end, relation=relation, width=2)
             np.testing.assert_allclose(narrow.function(reduced), wide.function(end), atol=1e-7)
 
 
@@ -303,7 +318,10 @@ def test_effective_width_of_each_layer_of_a_deep_network():
         w1, w2, w3 = rng.normal(size=(6, 3)), rng.normal(size=(5, 6)), rng.normal(size=(2, 5))
         w2 = np.outer(w2[:, 0], w2[0])  # rank one in the middle
         theta = np.concatenate([w.ravel() for w in (w1, w2, w3)])[None]
-        assert [effective_width(problem, theta, name).width for name in units.hidden] == [1, 1]
+        assert [effective_width(problem, theta, layer=name).width for name in units.hidden] == [
+            1,
+            1,
+        ]
 
 
 # --- the saddle test ------------------------------------------------------------------------------
@@ -311,15 +329,15 @@ def test_effective_width_of_each_layer_of_a_deep_network():
 
 @pytest.fixture(scope="module")
 def planted_points():
-    """Fixed points of linear networks with known kind: 100 of them, half minima."""
+    """Fixed points of linear networks with known kind: 40 of them, half minima."""
     points = []
-    for seed in range(25):
+    for seed in range(10):
         rng = np.random.default_rng(seed)
         x = rng.normal(size=(12, 3))
         task = sw.tasks.from_arrays(x, rng.normal(size=(12, 2)))
         found = list(linear_fixed_points(task))
         turn = np.linalg.qr(rng.normal(size=(5, 5)))[0]
-        for point, kind in ((found[-1], "minimum"), (found[1], "strict saddle")):
+        for point, kind in ((found[-1], PointKind.MINIMUM), (found[1], PointKind.STRICT_SADDLE)):
             points += [
                 (task, weights, kind) for weights in (point.weights(5), turn @ point.weights(5))
             ]
@@ -327,8 +345,8 @@ def planted_points():
 
 
 def test_planted_saddles_and_minima_of_linear_networks(planted_points):
-    """100 instances; half of them turned, so that no unit is zero: flat directions do not count."""
-    assert len(planted_points) == 100
+    """40 instances; half of them turned, so that no unit is zero: flat directions do not count."""
+    assert len(planted_points) == 40
     for task, theta, kind in planted_points:
         assert saddle_test(sw.Problem(task, Dense(5, "linear")), theta).kind == kind
 
@@ -441,6 +459,16 @@ def test_a_little_signal_in_much_noise():
         assert saddle_test(problem, theta).kind == "minimum"
 
 
+def test_capabilities_by_name(small_regression):
+    assert Dense(3, "tanh").exchangeable
+    assert not Deep((Dense(3, "tanh"),)).exchangeable  # the readout belongs to all units
+    assert not sw.units.Diagonal().exchangeable
+    assert small_regression.floor == 0.0
+    linear = sw.Problem(small_regression, Dense(3, "linear"))  # compressed to moments
+    best = list(linear_fixed_points(small_regression))[-1]
+    assert float(linear.task.floor) == pytest.approx(best.loss)
+
+
 def test_units_of_zeros_belong_to_any_ray():
     theta = Layer(np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 0.3]]), np.array([[0.0], [1.0], [1.0]]))
     assert manifold_distance(theta, "proportional", 2) == 0
@@ -448,7 +476,7 @@ def test_units_of_zeros_belong_to_any_ray():
         task = sw.tasks.from_arrays(np.eye(2), [1.0, 2.0])
         problem = sw.Problem(task, Dense(3, "relu"))
         flat = problem.put(None, theta)
-        narrow, reduced = reduce(problem, flat, "proportional", 2)
+        narrow, reduced = reduce(problem, flat, relation="proportional", width=2)
         np.testing.assert_allclose(narrow.function(reduced), problem.function(flat), atol=1e-12)
 
 
@@ -490,11 +518,115 @@ def test_deep_networks_are_not_predicted(small_regression):
         sw.predict(small_regression, Deep((Dense(2, "linear"),)), 1e-3)
 
 
-def test_widths_along_a_run():
-    task = sw.tasks.from_arrays([[1, 0.5], [-1, 2]], [1.0, -1.0])
-    units = Dense(20, "relu")
-    path = sw.train(task, units, 1e-5, max_time=60)
-    times, widths = sw.diagnose.widths_along(path, sw.Problem(task, units), moments=12)
+# --- runs -------------------------------------------------------------------------------------------
+
+POINTS = [[1, 0.5], [-1, 2]]
+
+
+@pytest.fixture(scope="module")
+def relu_run():
+    """Two points, learned one after the other: plateaus of width 0, 1 and 2."""
+    task = sw.tasks.from_arrays(POINTS, [1.0, -1.0])
+    return sw.train(task, Dense(20, "relu"), 1e-5, max_time=60, progress=False)
+
+
+@pytest.fixture(scope="module")
+def relu_phases(relu_run):
+    return find_phases(relu_run)
+
+
+def test_phases_of_a_run(relu_phases):
+    assert relu_phases.widths == [0, 1, 2]
+    assert relu_phases.kinds == [PointKind.STRICT_SADDLE] * 2 + [PointKind.MINIMUM]
+    assert relu_phases.kinds == ["strict saddle", "strict saddle", "minimum"]
+    assert relu_phases[1].start > relu_phases[0].end
+    quick = find_phases(relu_phases.path, relu_phases.problem, saddles=False)
+    assert quick.kinds == [PointKind.NOT_TESTED] * 3
+    assert quick.to_json()["phases"][0]["kind"] is None
+
+
+def test_each_effective_width_is_found_once(relu_run, monkeypatch):
+    """The saddle test takes the width of the plateau over, where one layer is all there is."""
+
+    def again(*args, **options):
+        raise AssertionError("found twice")
+
+    monkeypatch.setattr("saddlewalk.diagnose.critical_points.width_of", again)
+    assert find_phases(relu_run).widths == [0, 1, 2]
+
+
+def test_a_run_and_a_problem_with_weights_agree(relu_run):
+    problem, middle = relu_run.problem, len(relu_run.parameters) // 2
+    theta = relu_run.parameters[middle]
+    assert str(effective_width(relu_run, at=middle)) == str(effective_width(problem, theta))
+    assert str(saddle_test(relu_run)) == str(saddle_test(problem, relu_run.parameters[-1]))
+    np.testing.assert_array_equal(contributions(relu_run, at=middle), contributions(problem, theta))
+    here, there = (
+        reduce(*where, relation="equal", width=2, at=at)[1]
+        for where, at in (((relu_run,), middle), ((problem, theta), -1))
+    )
+    np.testing.assert_array_equal(here, there)
+
+
+@pytest.mark.parametrize("look", [find_phases, widths_along])
+def test_another_problem_of_the_same_shape_is_refused(relu_run, look):
+    other = sw.Problem(sw.tasks.from_arrays(POINTS, [1.0, -2.0]), Dense(20, "relu"))
+    with pytest.raises(sw.InputError, match="does not belong"):
+        look(relu_run, other)
+    with pytest.raises(sw.InputError, match="Give a run first"):
+        look(other)
+
+
+def test_what_is_no_network_is_refused(relu_run):
+    problem, theta = relu_run.problem, relu_run.parameters[-1]
+    spoiled = theta.copy()
+    spoiled[3, 1] = np.nan
+    refused = {
+        "needs weights": (problem,),
+        "own weights": (relu_run, theta),
+        "saved moments": (relu_run, None, 10_000),
+        "whole number": (relu_run, None, 0.5),
+        "names a saved moment": (problem, theta, 3),
+        "must have shape": (problem, theta[:4]),
+        "NaN or infinite": (problem, spoiled),
+        "must hold numbers": (problem, "weights"),
+        "Give a run, or a problem": (theta, problem),
+    }
+    for words, given in refused.items():
+        with pytest.raises(sw.InputError, match=words):
+            network_at(*given)
+    for look in (saddle_test, effective_width, contributions):
+        with pytest.raises(sw.InputError, match="needs weights"):
+            look(problem)
+    with pytest.raises(sw.InputError, match="At least one eigenvalue"):
+        saddle_test(relu_run, eigenvalues=0)
+
+
+@pytest.mark.parametrize("kind", [Phases, SaddleReport, EffectiveWidth])
+def test_results_can_be_kept(relu_phases, kind, tmp_path):
+    plateau = relu_phases[1]
+    result = {Phases: relu_phases, SaddleReport: plateau.saddle}.get(kind, plateau.widths[0])
+    again = kind.load(result.save(tmp_path / "result.nc"))
+    assert str(again) == str(result)
+    assert again._repr_html_() == result._repr_html_()
+    assert json.dumps(again.to_json(), allow_nan=False) == json.dumps(result.to_json())
+    result.plot(tmp_path / "result.png")
+    assert (tmp_path / "result.png").stat().st_size > 5_000
+    axes = again.plot()
+    assert result.plot(axes) is axes
+
+
+def test_phases_from_a_file_know_their_run(relu_phases, tmp_path):
+    again = Phases.load(relu_phases.save(tmp_path / "phases.nc"))
+    np.testing.assert_array_equal(again.path.loss, relu_phases.path.loss)
+    for one, other in zip(again, relu_phases, strict=True):
+        np.testing.assert_array_equal(one.parameters, other.parameters)
+        np.testing.assert_array_equal(one.widths[0].units.theta, other.widths[0].units.theta)
+    assert str(saddle_test(again.path)) == str(saddle_test(relu_phases.path))
+
+
+def test_widths_along_a_run(relu_run):
+    times, widths = widths_along(relu_run, moments=12)
     assert len(times) == len(widths) == 12
     assert widths[0] == 0
     assert widths[-1] == 2

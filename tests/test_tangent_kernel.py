@@ -53,11 +53,11 @@ def test_against_the_jacobian(name):
     theta = np.random.default_rng(1).normal(size=(problem.width, problem.size))
     truth = from_jacobian(problem, theta)
     scale = np.abs(truth).max()
-    found = np.asarray(tangent_kernel(problem, theta, X))
+    found = np.asarray(tangent_kernel(problem, theta, x=X))
     assert np.abs(found - truth).max() < 1e-10 * scale
     c = problem.task.outputs
     traced = np.einsum("icjc->ij", truth.reshape(len(X), c, len(X), c))
-    found = np.asarray(tangent_kernel(problem, theta, X, traced=True))
+    found = np.asarray(tangent_kernel(problem, theta, x=X, traced=True))
     assert np.abs(found - traced).max() < 1e-10 * scale
 
 
@@ -121,6 +121,6 @@ def test_target_alignment():
 def test_refusals():
     problem = sw.Problem(ONE, sw.units.Dense(2, "relu"))
     with pytest.raises(sw.InputError, match=r"x must have shape \(n, 4\)"):
-        tangent_kernel(problem, np.ones((2, 5)), np.ones((3, 7)))
+        tangent_kernel(problem, np.ones((2, 5)), x=np.ones((3, 7)))
     with pytest.raises(sw.InputError, match="answer a vector"):
         network_kernel(lambda p, x: p @ x, jnp.ones(4), X)

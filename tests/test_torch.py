@@ -6,6 +6,7 @@ import pytest
 import saddlewalk as sw
 
 torch = pytest.importorskip("torch")
+torch.set_num_threads(1)  # threads cost more than these networks
 nn = torch.nn
 
 from saddlewalk.balance import rescaled  # noqa: E402
@@ -60,7 +61,7 @@ def test_same_as_in_this_package():
 
 def test_small_steps_keep_delta_and_large_ones_do_not():
     drifts = []
-    for rate in (1e-2, 1e-3):
+    for rate in (2e-2, 2e-3):
         net, x = two_layers(), torch.randn(20, 3, dtype=torch.float64, generator=torch.Generator())
         start = conserved_deltas(net).detach()
         optimizer = torch.optim.SGD(net.parameters(), lr=rate)

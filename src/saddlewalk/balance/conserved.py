@@ -12,13 +12,15 @@ for a neuron :math:`a\,\sigma(w^\top x)` the :math:`\eta_w a^2 - \eta_a\|w\|^2` 
 weights are the smaller and learn faster; **downstream** (delta < 0) the outgoing ones do.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 
+from saddlewalk.balance.sides import Side
 from saddlewalk.errors import InputError
-from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.problem import ParametersLike, Problem, network_at
+from saddlewalk.problem.where import Where
 from saddlewalk.units import Diagonal, Relation
 
 _TWICE = 1 / 3
@@ -45,20 +47,31 @@ class Conserved(NamedTuple):
         return float(self.deltas.sum()) / total if total > 0 else 0.0
 
     @property
-    def side(self) -> str:
+    def side(self) -> Side:
         """upstream, balanced or downstream (one layer has twice the weight of the other), or mixed."""
         total = float(self.sizes.sum())
         if abs(self.balance) >= _TWICE:
-            return "upstream" if self.balance > 0 else "downstream"
-        return "mixed" if float(np.abs(self.deltas).sum()) >= _TWICE * total > 0 else "balanced"
+            return Side.UPSTREAM if self.balance > 0 else Side.DOWNSTREAM
+        unlike = float(np.abs(self.deltas).sum()) >= _TWICE * total > 0
+        return Side.MIXED if unlike else Side.BALANCED
 
 
-def conserved_quantities(problem: Problem, theta: ParametersLike) -> dict[str, Conserved]:
-    """By hidden layer, for those that have any: their units must be homogeneous in what comes in."""
+def conserved_quantities(
+    where: Where, weights: Any = None, *, at: int = -1
+) -> dict[str, Conserved]:
+    """By hidden layer, for those that have any: their units must be homogeneous in what comes in.
+
+    Parameters
+    ----------
+    where : a run, or a problem.
+    weights : parameters `(width, size)`; with a problem, and only then.
+    at : number of the saved moment of a run; the last by default.
+    """
+    problem, theta = network_at(where, weights, at)
     if problem.adaptive:
         raise InputError("Adaptive learning rates conserve nothing.")
     if isinstance(problem.units, Diagonal):
-        return {"units": _diagonal(problem.units, np.asarray(theta))}
+        return {"units": _diagonal(problem.units, theta)}
     found = {}
     for layer in problem.units.hidden:
         degree = problem.incoming_degree(layer)

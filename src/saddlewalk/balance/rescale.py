@@ -29,10 +29,17 @@ def rescaled(
 ) -> Float[np.ndarray, "width size"]:
     r"""The same units with scale and balance of one's choice; directions stay.
 
-    Two-layer networks: with `tau`, every unit gets :math:`\|v\| \|u\| = \tau^2`; with `delta`, its conserved
-    quantity; with `alpha`, instead, v grows and u falls by that factor (for degree p, v by its p-th power).
-    Deep networks: the readout grows and the first layer falls by `alpha`, and all layers grow by `tau`.
     `delta` and `alpha` do not change the function; `tau` does.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    delta : the conserved quantity of every unit of a two-layer network.
+    alpha : instead of delta, the factor by which outgoing weights grow and incoming ones fall (for degree p,
+        outgoing ones by its p-th power). In a deep network the readout grows and the first layer falls.
+    tau : scale of every unit of a two-layer network, :math:`\|v\| \|u\| = \tau^2`; in a deep network the
+        factor by which all layers grow.
     """
     _check(delta, alpha, tau)
     theta = np.asarray(theta, dtype=float)
@@ -146,6 +153,11 @@ def alpha_of(tau: float, delta: float) -> float:
     r"""The layer factor that gives a balanced unit of scale tau this delta.
 
     :math:`\delta = \tau^2 (\alpha^2 - \alpha^{-2})` (the paper prints :math:`\delta^2`).
+
+    Parameters
+    ----------
+    tau : scale of the unit, :math:`\|v\| \|u\| = \tau^2`.
+    delta : the conserved quantity wanted.
     """
     _check(delta, None, tau)
     ratio = delta / (2 * tau**2)

@@ -30,8 +30,15 @@ def rescale_layers(
 
     alpha > 1 is upstream: the first layer is smaller and learns faster. alpha alone keeps the function if
     everything between is positively homogeneous and has no bias that is not zero. Modules for which that is
-    known not to hold are refused. What `forward` does besides cannot be seen: give an `example` input, and
-    outputs are compared. First and last are by order of registration unless they are named.
+    known not to hold are refused. What `forward` does besides cannot be seen without an example.
+
+    Parameters
+    ----------
+    module : the network; it is changed.
+    alpha : factor from the first layer to the last.
+    tau : factor of all weights; it changes the function.
+    first, last : names of the layers; by default the first and the last that are registered.
+    example : an input, for which outputs before and after are compared.
     """
     _check(alpha=alpha, tau=tau)
     layers = dict(_weighted(module))
@@ -68,9 +75,14 @@ def rescale_units(
 ) -> nn.Module:
     r"""Give every neuron of a two-layer network a scale and a balance, in place.
 
-    With `tau`, :math:`\|a_k\| \|w_k\| = \tau^2`; with `delta`,
-    :math:`\eta_w \|a_k\|^2 - \eta_a \|w_k\|^2 = \delta` for learning rates :math:`(\eta_a, \eta_w)`. `delta`
-    alone does not change the function.
+    `delta` alone does not change the function.
+
+    Parameters
+    ----------
+    module : the network; it is changed.
+    delta : :math:`\eta_w \|a_k\|^2 - \eta_a \|w_k\|^2` of every neuron.
+    tau : :math:`\|a_k\| \|w_k\| = \tau^2` for every neuron.
+    rates : learning rates :math:`(\eta_a, \eta_w)` of the readout and of the hidden layer.
     """
     if tau is not None:
         _check(tau=tau)
@@ -103,6 +115,11 @@ def conserved_deltas(module: nn.Module, rates: tuple[float, float] = (1.0, 1.0))
     """delta of each hidden neuron of a two-layer network: kept by gradient flow, lost by finite steps.
 
     A bias of the hidden layer is one more incoming weight.
+
+    Parameters
+    ----------
+    module : the network.
+    rates : learning rates of the readout and of the hidden layer.
     """
     _check_rates(rates)
     hidden, readout = _two_layers(module)

@@ -1,11 +1,17 @@
 """What happened, and where a network is: functions of a trajectory, a loss curve or parameters."""
 
+from saddlewalk.balance import conserved_quantities as conserved_quantities
 from saddlewalk.curves.curve import LossCurve as LossCurve
 from saddlewalk.curves.jumps import Jump as Jump
 from saddlewalk.curves.jumps import find_jumps as find_jumps
 from saddlewalk.curves.jumps import turned_on as turned_on
+from saddlewalk.diagnose.conserved import ConservedDrift as ConservedDrift
 from saddlewalk.diagnose.conserved import Drift as Drift
 from saddlewalk.diagnose.conserved import conserved_drift as conserved_drift
+from saddlewalk.diagnose.distances import DistancesFromStart as DistancesFromStart
+from saddlewalk.diagnose.kinds import PointKind as PointKind
+from saddlewalk.diagnose.kinds import RegimeKind as RegimeKind
+from saddlewalk.diagnose.manifolds import contributions as contributions
 from saddlewalk.diagnose.manifolds import manifold_distance as manifold_distance
 from saddlewalk.diagnose.manifolds import reduce as reduce
 from saddlewalk.diagnose.partition import activation_patterns as activation_patterns
@@ -16,7 +22,6 @@ from saddlewalk.diagnose.phases import Phase as Phase
 from saddlewalk.diagnose.phases import Phases as Phases
 from saddlewalk.diagnose.phases import find_phases as find_phases
 from saddlewalk.diagnose.regime import Regime as Regime
-from saddlewalk.diagnose.regime import Watch as Watch
 from saddlewalk.diagnose.regime import find_regime as find_regime
 from saddlewalk.diagnose.saddles import SaddleReport as SaddleReport
 from saddlewalk.diagnose.saddles import saddle_test as saddle_test

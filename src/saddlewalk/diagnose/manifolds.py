@@ -4,16 +4,17 @@ Gradient flow keeps units equal, zero, proportional (phi of degree 1) or linearl
 once they are. On such a manifold the function is that of a network with fewer units.
 """
 
-import equinox as eqx
-import jax
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.problem import ParametersLike, Problem, compiled, network_at
+from saddlewalk.problem.where import Where
 from saddlewalk.units import Layer, Relation
 
 Matrix = Float[np.ndarray, "width size"]
@@ -24,6 +25,12 @@ def manifold_distance(units: Layer, relation: Relation | str, width: int) -> flo
 
     Exact for zero and dependent units; for equal and proportional ones the distance to the best
     grouping that hierarchical clustering finds.
+
+    Parameters
+    ----------
+    units : a hidden layer, as `problem.take(theta, layer)` gives it.
+    relation : what makes units superfluous there: equal, zero, proportional or dependent.
+    width : how many units are left on the manifold.
     """
     theta = units.theta
     whole = float(np.linalg.norm(theta))
@@ -50,16 +57,28 @@ def manifold_distance(units: Layer, relation: Relation | str, width: int) -> flo
 
 @in_float64
 def reduce(
-    problem: Problem,
-    theta: ParametersLike,
+    where: Where,
+    weights: Any = None,
+    *,
     relation: Relation | str,
     width: int,
+    at: int = -1,
     layer: str | None = None,
 ) -> tuple[Problem, np.ndarray]:
     """The network with a hidden layer merged to fewer units: the narrower problem and its parameters.
 
     Near a manifold of this effective width the function is nearly the same; on it, the same.
+
+    Parameters
+    ----------
+    where : a run, or a problem.
+    weights : parameters `(width, size)`; with a problem, and only then.
+    relation : what the units that are merged are: equal, zero, proportional or dependent.
+    width : how many units to keep.
+    at : number of the saved moment of a run; the last by default.
+    layer : the hidden layer; the first by default.
     """
+    problem, theta = network_at(where, weights, at)
     admitted = problem.relations(layer)
     if relation not in admitted:
         raise InputError(
@@ -69,7 +88,7 @@ def reduce(
     units = problem.take(theta, layer)
     if not 1 <= width <= units.width:
         raise InputError(f"A layer of {units.width} units cannot be reduced to {width}.")
-    merged = merge(units, kind, width, contributions(problem, theta, layer))
+    merged = merge(units, kind, width, contributions(problem, theta, layer=layer))
     return problem.resized(width, layer), problem.put(theta, merged, layer)
 
 
@@ -132,31 +151,38 @@ def group(places: Matrix, groups: int) -> list[np.ndarray]:
 
 @in_float64
 def contributions(
-    problem: Problem, theta: ParametersLike, layer: str | None = None
+    where: Where, weights: Any = None, *, at: int = -1, layer: str | None = None
 ) -> Float[np.ndarray, " units"]:
-    """How far the function moves, in function space, when each unit of a hidden layer is removed."""
+    """How far the function moves, in function space, when each unit of a hidden layer is removed.
+
+    Parameters
+    ----------
+    where : a run, or a problem.
+    weights : parameters `(width, size)`; with a problem, and only then.
+    at : number of the saved moment of a run; the last by default.
+    layer : the hidden layer; the first by default.
+    """
+    problem, theta = network_at(where, weights, at)
+    if problem.units.exchangeable:
+        return np.asarray(compiled.feature_lengths(problem, jnp.asarray(theta)))
     units = problem.take(theta, layer)
-    if problem.width == units.width and len(problem.units.hidden) == 1:
-        return np.asarray(_lengths(problem, jnp.asarray(theta)))
-    whole, v = _function(problem, jnp.asarray(theta)), np.asarray(units.outgoing)
+    whole = compiled.function(problem, jnp.asarray(theta))
     found = []
     for k in range(units.width):
-        without = problem.put(
-            theta, Layer(units.incoming, v * (np.arange(len(v)) != k)[:, None]), layer
-        )
-        found.append(_length(problem, whole - _function(problem, jnp.asarray(without))))
-    return np.array(found, dtype=float)
+        without = compiled.function(problem, _without(problem, theta, units, k, layer))
+        found.append(float(compiled.length(problem.task, whole - without)))
+    return np.array(found)
+
+
+def _without(
+    problem: Problem, theta: ParametersLike, units: Layer, unit: int, layer: str | None
+) -> ParametersLike:
+    """The network when a unit of a hidden layer says nothing."""
+    outgoing = np.array(units.outgoing)
+    outgoing[unit] = 0.0
+    return jnp.asarray(problem.put(theta, Layer(units.incoming, outgoing), layer))
 
 
 def _directions(u: Matrix) -> Matrix:
     norm = np.linalg.norm(u, axis=1, keepdims=True)
     return u / np.where(norm > 0, norm, 1.0)
-
-
-_function = eqx.filter_jit(lambda problem, theta: problem.function(theta))
-_length = eqx.filter_jit(lambda problem, function: problem.task.length(function))
-
-
-@eqx.filter_jit
-def _lengths(problem: Problem, theta: ParametersLike) -> Float[Array, " width"]:
-    return jax.lax.map(problem.task.length, problem.features(theta))

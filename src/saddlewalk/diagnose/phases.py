@@ -3,37 +3,38 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from jaxtyping import Float
 
 from saddlewalk.curves.curve import LossCurve
 from saddlewalk.curves.jumps import find_jumps
-from saddlewalk.diagnose.saddles import SaddleReport, saddle_test
-from saddlewalk.diagnose.width import EffectiveWidth, effective_width
-from saddlewalk.errors import InputError
+from saddlewalk.diagnose.kinds import PointKind
+from saddlewalk.diagnose.saddles import Origin, SaddleReport, classify, origin_of
+from saddlewalk.diagnose.width import MATTERS, EffectiveWidth, width_of
 from saddlewalk.problem import Problem
+from saddlewalk.problem.where import run_of
 from saddlewalk.show import text
+from saddlewalk.show.progress import Progress
+from saddlewalk.store import AbstractResult
 
 if TYPE_CHECKING:
+    import xarray as xr
     from matplotlib.axes import Axes
 
     from saddlewalk.flow import Trajectory
 
-_EXTENT = 0.05
-"""A plateau reaches as far as the loss stays within this part of the smaller drop beside it."""
-
-
 _COLORS = {
-    "strict saddle": "C1",
-    "degenerate saddle": "C4",
-    "minimum": "C2",
-    "not a fixed point": "0.5",
-    "-": "0.5",
+    PointKind.STRICT_SADDLE: "C1",
+    PointKind.DEGENERATE_SADDLE: "C4",
+    PointKind.MINIMUM: "C2",
+    PointKind.NOT_FIXED: "0.5",
+    PointKind.NOT_TESTED: "0.5",
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Phase:
     """One plateau of a training run."""
 
@@ -43,7 +44,7 @@ class Phase:
     widths: tuple[EffectiveWidth, ...]
     """One for each hidden layer."""
     saddle: SaddleReport | None
-    parameters: np.ndarray
+    parameters: Float[np.ndarray, "unit parameter"] = field(repr=False)
     """Where the plateau is flattest."""
 
     @property
@@ -56,13 +57,38 @@ class Phase:
         """Effective width of the first hidden layer."""
         return self.widths[0].width
 
+    @property
+    def kind(self) -> PointKind:
+        """What kind of point it is at."""
+        return PointKind.NOT_TESTED if self.saddle is None else self.saddle.kind
 
-@dataclass(frozen=True)
-class Phases:
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        relations = {one.layer: one.to_json()["relation"] for one in self.widths}
+        return {
+            "start": self.start,
+            "duration": self.duration,
+            "loss": self.loss,
+            "widths": {one.layer: one.width for one in self.widths},
+            "relations": relations,
+            "kind": None if self.saddle is None else str(self.saddle.kind),
+            "escape_rate": None if self.saddle is None else self.saddle.escape_rate,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Phases(AbstractResult):
     """All plateaus of a run, in order."""
+
+    result_kind: ClassVar[str] = "phases"
 
     path: "Trajectory" = field(repr=False)
     phases: tuple[Phase, ...]
+
+    @property
+    def problem(self) -> Problem:
+        """What was trained."""
+        return self.path.problem
 
     @property
     def setting(self) -> str:
@@ -84,116 +110,170 @@ class Phases:
         return [phase.width for phase in self.phases]
 
     @property
-    def kinds(self) -> list[str]:
+    def kinds(self) -> list[PointKind]:
         """What kind of point each plateau is at."""
-        return ["-" if p.saddle is None else p.saddle.kind for p in self.phases]
+        return [phase.kind for phase in self.phases]
 
-    def save(self, path: str | Path) -> Path:
-        """Write the run to one netCDF file; `to_json` has the phases."""
-        return self.path.save(path)
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        return {"setting": self.setting, "phases": [phase.to_json() for phase in self.phases]}
+
+    def to_xarray(self) -> "xr.DataTree":
+        """Plateaus along a dimension `phase`, what was found on each of them, and the run."""
+        import xarray as xr
+
+        numbers = {name: [getattr(p, name) for p in self.phases] for name in _NUMBERS}
+        plateaus = xr.Dataset(
+            {
+                **{name: ("phase", values) for name, values in numbers.items()},
+                "parameters": (
+                    ("phase", "unit", "parameter"),
+                    np.stack([phase.parameters for phase in self.phases]),
+                ),
+            }
+        )
+        found = {
+            f"/phase_{k}/width_{j}": one.to_xarray()
+            for k, phase in enumerate(self.phases)
+            for j, one in enumerate(phase.widths)
+        }
+        reports = {
+            f"/phase_{k}/saddle": phase.saddle.to_xarray()
+            for k, phase in enumerate(self.phases)
+            if phase.saddle is not None
+        }
+        tree = {"/plateaus": plateaus, **found, **reports, "/run": self.path.to_xarray()}
+        return xr.DataTree.from_dict(tree)
+
+    @classmethod
+    def from_xarray(cls, data: "xr.DataTree") -> "Phases":
+        """The phases behind their labeled data, with their run."""
+        from saddlewalk.flow import Trajectory
+
+        plateaus = data["plateaus"].to_dataset()
+        phases = tuple(
+            _from_group(plateaus.isel(phase=k), data.children.get(f"phase_{k}"))
+            for k in range(plateaus.sizes["phase"])
+        )
+        return cls(Trajectory.from_xarray(data["run"].to_dataset()), phases)
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
-        """The loss with its plateaus marked, and their effective widths."""
+        """The loss with its plateaus marked, and their effective widths.
+
+        Parameters
+        ----------
+        target : a file, axes of one's own, or nothing.
+        """
         from saddlewalk.show import draw
 
         last = float(self.path.time[-1])
         shown = min(last, 1.4 * self.phases[-1].start) if len(self.phases) > 1 else last
         with draw.canvas(target) as axes:
             draw.loss_curve(axes, self.path.time, self.path.loss, label=self.path.method)
-            kinds = [kind for kind in _COLORS if kind in self.kinds]
-            for phase, kind in zip(self.phases, self.kinds, strict=True):
-                look: dict[str, Any] = {
-                    "color": _COLORS[kind],
-                    "linewidth": 4,
-                    "solid_capstyle": "butt",
-                }
-                axes.plot([phase.start, phase.end], [phase.loss] * 2, **look)
-                axes.annotate(
-                    ", ".join(str(one.width) for one in phase.widths),
-                    (0.5 * (phase.start + min(phase.end, shown)), phase.loss),
-                    xytext=(0, 4),
-                    textcoords="offset points",
-                    ha="center",
-                )
-            for kind in kinds:
-                axes.plot([], [], color=_COLORS[kind], linewidth=4, label=kind)
+            for phase in self.phases:
+                _draw_plateau(axes, phase, shown)
+            for kind in (kind for kind in _COLORS if kind in self.kinds):
+                axes.plot([], [], color=_COLORS[kind], linewidth=4, label=str(kind))
             axes.legend()
             axes.set_xlim(0.0, shown)
             axes.set_title(f"{self.setting}, scale {self.path.info['scale']:g}: effective width")
         return axes
 
-    def to_json(self) -> dict[str, Any]:
-        """The machine-readable form."""
-        return {
-            "setting": self.setting,
-            "phases": [
-                {
-                    "start": phase.start,
-                    "duration": phase.duration,
-                    "loss": phase.loss,
-                    "widths": {one.layer: one.width for one in phase.widths},
-                    "relations": {
-                        one.layer: None if one.relation is None else str(one.relation)
-                        for one in phase.widths
-                    },
-                    "kind": None if phase.saddle is None else phase.saddle.kind,
-                    "escape_rate": None if phase.saddle is None else phase.saddle.escape_rate,
-                }
-                for phase in self.phases
-            ],
-        }
-
-    def __str__(self) -> str:
+    def parts(self) -> tuple[text.Table | str, ...]:
+        """One plateau a line."""
         rows = [
             [
                 str(k),
                 " ".join(str(one.width) for one in phase.widths) or "-",
-                " ".join(_others(one) for one in phase.widths) or "-",
-                kind,
+                " ".join(one.others for one in phase.widths) or "-",
+                str(phase.kind),
                 text.number(phase.duration, 4),
                 text.number(phase.loss, 4),
             ]
-            for k, (phase, kind) in enumerate(zip(self.phases, self.kinds, strict=True))
+            for k, phase in enumerate(self.phases)
         ]
         columns = ["phase", "effective width", "the others are", "kind", "duration", "loss"]
-        return str(text.Table(f"{self.setting}: plateaus", columns, rows, left=4))
+        return (text.Table(f"{self.setting}: plateaus", columns, rows, left=4),)
 
 
-def _others(one: EffectiveWidth) -> str:
-    """What the units are that are not used, in a word."""
-    return "-" if one.relation is None or one.width == one.actual else str(one.relation)
+_NUMBERS = ("start", "end", "loss")
 
 
-def find_phases(path: "Trajectory", problem: Problem, *, saddles: bool = True) -> Phases:
-    """The plateaus of a run: how long, at which loss, how many units in use, what kind of point."""
-    if isinstance(path, Problem):
-        raise InputError("find_phases takes a run, then its problem: find_phases(path, problem).")
-    path = path.of(problem)
-    curve = path.curve
-    jumps = find_jumps(curve)
-    rests = [0] if not jumps else [jump.index_before for jump in jumps] + [jumps[-1].index_after]
-    drops = -np.diff(curve.loss[rests]) if len(rests) > 1 else np.array([curve.loss[0]])
+def _from_group(plateau: "xr.Dataset", group: Any) -> Phase:
+    """One plateau out of its numbers and what was found on it (units of no hidden layer have nothing)."""
+    found = {} if group is None else group.children
+    names = [f"width_{j}" for j in range(len(found)) if f"width_{j}" in found]
+    report = found.get("saddle")
+    return Phase(
+        **{name: float(plateau[name]) for name in _NUMBERS},
+        widths=tuple(EffectiveWidth.from_xarray(found[name].to_dataset()) for name in names),
+        saddle=None if report is None else SaddleReport.from_xarray(report.to_dataset()),
+        parameters=plateau["parameters"].values,
+    )
+
+
+def _draw_plateau(axes: "Axes", phase: Phase, shown: float) -> None:
+    look: dict[str, Any] = {"linewidth": 4, "solid_capstyle": "butt"}
+    axes.plot([phase.start, phase.end], [phase.loss] * 2, color=_COLORS[phase.kind], **look)
+    axes.annotate(
+        ", ".join(str(one.width) for one in phase.widths),
+        (0.5 * (phase.start + min(phase.end, shown)), phase.loss),
+        xytext=(0, 4),
+        textcoords="offset points",
+        ha="center",
+    )
+
+
+def find_phases(
+    path: "Trajectory",
+    problem: Problem | None = None,
+    *,
+    saddles: bool = True,
+    progress: bool | None = None,
+) -> Phases:
+    """The plateaus of a run: how long, at which loss, how many units in use, what kind of point.
+
+    Parameters
+    ----------
+    path : the run.
+    problem : units, data and loss; by default those of the run.
+    saddles : find out, too, what kind of point each plateau is at, which takes longer.
+    progress : show a progress line on stderr; by default if it is a terminal.
+    """
+    run = run_of(path, problem)
+    curve = run.curve
+    rests, drops = _plateaus(curve)
     found = []
-    for k, rest in enumerate(rests):
-        drop = float(min(drops[max(k - 1, 0) : k + 1]))
-        start, end = _extent(curve, rest, _EXTENT * drop)
-        theta = path.parameters[
-            int(np.argmin(np.abs(path.data["saved"].values - curve.time[rest])))
-        ]
-        found.append(
-            Phase(
-                start,
-                end,
-                float(curve.loss[rest]),
-                tuple(
-                    effective_width(problem, theta, layer, tolerance=_EXTENT * drop)
-                    for layer in problem.units.hidden
-                ),
-                saddle_test(problem, theta, scale=drop) if saddles else None,
-                theta,
-            )
-        )
-    return Phases(path, tuple(found))
+    with Progress("phases", progress) as bar:
+        origin = origin_of(run.problem) if saddles else None
+        for k, (rest, drop) in enumerate(zip(rests, drops, strict=True)):
+            bar.update(f"plateau {k + 1} of {len(rests)}", k / len(rests))
+            found.append(_phase(run, curve, rest, drop, origin))
+    return Phases(run, tuple(found))
+
+
+def _plateaus(curve: LossCurve) -> tuple[list[int], list[float]]:
+    """The flattest point of each plateau, and the smaller drop of the loss beside it."""
+    jumps = find_jumps(curve)
+    if not jumps:
+        return [0], [float(curve.loss[0])]
+    rests = [*(jump.index_before for jump in jumps), jumps[-1].index_after]
+    drops = -np.diff(curve.loss[rests])
+    return rests, [float(min(drops[max(k - 1, 0) : k + 1])) for k in range(len(rests))]
+
+
+def _phase(
+    run: "Trajectory", curve: LossCurve, rest: int, drop: float, origin: Origin | None
+) -> Phase:
+    problem = run.problem
+    theta = run.parameters[int(np.argmin(np.abs(run.data["saved"].values - curve.time[rest])))]
+    tolerance = MATTERS * drop
+    widths = tuple(width_of(problem, theta, layer, tolerance) for layer in problem.units.hidden)
+    report = None
+    if origin is not None:
+        report = classify(problem, theta, origin, scale=drop, widths=widths)
+    start, end = _extent(curve, rest, tolerance)
+    return Phase(start, end, float(curve.loss[rest]), widths, report, theta)
 
 
 def _extent(curve: LossCurve, rest: int, margin: float) -> tuple[float, float]:

@@ -6,31 +6,30 @@ said by the conserved quantities: upstream, balanced or downstream. All numbers 
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.balance import Conserved, conserved_quantities
-from saddlewalk.diagnose.conserved import spread
-from saddlewalk.diagnose.partition import activation_patterns, hamming_distance
-from saddlewalk.diagnose.tangent_kernel import kernel_distance, tangent_kernel, target_alignment
+from saddlewalk.balance import Conserved, Side, conserved_quantities
+from saddlewalk.diagnose.distances import DistancesFromStart
+from saddlewalk.diagnose.kinds import RegimeKind
+from saddlewalk.diagnose.moments import early_and_late
 from saddlewalk.errors import InputError
-from saddlewalk.flow import Trajectory
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.problem import Problem
+from saddlewalk.problem.where import run_of
 from saddlewalk.show import text
-from saddlewalk.tasks.base import AbstractPoints
-from saddlewalk.tasks.samples import Samples, finite_numbers
+from saddlewalk.show.progress import Progress
+from saddlewalk.store import AbstractResult
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import xarray as xr
     from matplotlib.axes import Axes
 
-LAZY, RICH, DELAYED = "lazy", "rich", "delayed rich"
+    from saddlewalk.flow import Trajectory
+
 STILL = 0.05
 """Kernel distance below which the kernel counts as standing still."""
 LATE = 3.0
@@ -39,58 +38,21 @@ _BEGUN = 0.1
 """Part of its whole way at which the kernel has begun to turn."""
 GREW = 2.0
 """Factor by which the kernel's norm may change while it counts as standing still."""
-_MOST_ROWS = 500
+_AT_END = {
+    "hamming_distance": "activations switched",
+    "parameter_distance": "parameter distance",
+    "target_alignment": "kernel-target alignment at the end",
+}
+"""What is printed of the end of a run, where it has a meaning."""
 
 
-class Watch:
-    """Distances of a network from its start: in kernel, activation patterns and parameters.
-
-    An instance is a function of the parameters; `observables()` are the same one by one, for `train`.
-    """
-
-    def __init__(self, problem: Problem, start: ParametersLike, x: Any = None):
-        self.problem = problem
-        self.x, self.targets = _some(problem, x)
-        self.start = np.asarray(start, dtype=float)
-        self.kernel = self._kernel(start)
-        self.patterns = self._patterns(start)
-
-    def __call__(self, theta: ParametersLike) -> dict[str, float]:
-        """All of them for one set of parameters."""
-        kernel = self._kernel(theta)
-        seen = {
-            "kernel_distance": kernel_distance(self.kernel, kernel),
-            "kernel_growth": float(np.linalg.norm(kernel) / np.linalg.norm(self.kernel)),
-            "parameter_distance": float(np.linalg.norm(np.asarray(theta) - self.start)),
-        }
-        if self.patterns is not None:
-            seen["hamming_distance"] = hamming_distance(self.patterns, self._patterns(theta))
-        if self.targets is not None:
-            seen["target_alignment"] = target_alignment(kernel, self.targets)
-        return seen
-
-    def observables(self) -> dict[str, Any]:
-        """One function of the parameters each, as `train(observables=...)` takes them."""
-        return {name: lambda theta, name=name: self(theta)[name] for name in self(self.start)}
-
-    def _kernel(self, theta: ParametersLike) -> np.ndarray:
-        # of all outputs: summed over them a kernel can stand still while it turns between them
-        return np.asarray(tangent_kernel(self.problem, theta, self.x))
-
-    def _patterns(self, theta: ParametersLike) -> np.ndarray | None:
-        """None where no neuron has a kink that could divide the inputs."""
-        if self.problem.smooth:
-            return None
-        weights = self.problem.weights(np.asarray(theta))
-        none = jax.eval_shape(self.problem.units.preactivations, weights, self.x[0]) is None
-        return None if none else activation_patterns(self.problem, theta, self.x)
-
-
-@dataclass(frozen=True)
-class Regime:
+@dataclass(frozen=True, eq=False)
+class Regime(AbstractResult):
     """A verdict on a run, and the numbers it rests on."""
 
-    name: str
+    result_kind: ClassVar[str] = "regime"
+
+    name: RegimeKind
     data: "xr.Dataset"
     """By time: loss, kernel_distance, kernel_growth, parameter_distance, and where they have a meaning
     hamming_distance and target_alignment."""
@@ -106,27 +68,23 @@ class Regime:
     @property
     def delay(self) -> float:
         """When the kernel began to turn, over the time that learning would take at its first pace."""
-        return self.data.attrs["delay"]
+        return float(self.data.attrs["delay"])
 
     @property
-    def sides(self) -> dict[str, str]:
+    def sides(self) -> dict[str, Side]:
         """upstream, balanced or downstream, by hidden layer."""
         return {name: one.side for name, one in self.conserved.items()}
-
-    def to_xarray(self) -> "xr.Dataset":
-        """The labeled data themselves."""
-        return self.data
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form."""
         last = {str(name): float(values[-1]) for name, values in self.data.data_vars.items()}
         return {
-            "regime": self.name,
+            "regime": str(self.name),
             "delay": self.delay,
             "at_end": last,
             "layers": {
                 name: {
-                    "side": self.sides[name],
+                    "side": str(self.sides[name]),
                     "balance": one.balance,
                     "balance_at_end": self.balance_at_end[name],
                     "degree": one.degree,
@@ -138,14 +96,36 @@ class Regime:
             **{str(name): values.values.tolist() for name, values in self.data.data_vars.items()},
         }
 
-    def save(self, path: "str | Path") -> "Path":
-        """Write the data to one netCDF file."""
-        from saddlewalk import store
+    def to_xarray(self) -> "xr.DataTree":
+        """What was measured along the run, and a group for what each hidden layer conserves."""
+        import xarray as xr
 
-        return store.save_dataset(self.data, path)
+        along = self.data.assign_attrs(regime=str(self.name))
+        layers = {
+            f"/layer_{k}": _labeled(one, self.balance_at_end[name])
+            for k, (name, one) in enumerate(self.conserved.items())
+        }
+        return xr.DataTree.from_dict({"/along": along, **layers})
+
+    @classmethod
+    def from_xarray(cls, data: "xr.DataTree") -> "Regime":
+        """The verdict behind its labeled data."""
+        along = data["along"].to_dataset()
+        groups = [data[f"layer_{k}"].to_dataset() for k in range(len(data.children) - 1)]
+        return cls(
+            RegimeKind(along.attrs["regime"]),
+            along,
+            {group.attrs["layer"]: _conserved(group) for group in groups},
+            {group.attrs["layer"]: float(group.attrs["balance_at_end"]) for group in groups},
+        )
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
-        """The loss, and how far the kernel and the activation patterns went, along time."""
+        """The loss, and how far the kernel and the activation patterns went, along time.
+
+        Parameters
+        ----------
+        target : a file, axes of one's own, or nothing.
+        """
         from saddlewalk.show import draw
 
         with draw.canvas(target) as axes:
@@ -168,79 +148,133 @@ class Regime:
             axes.legend(fontsize=8)
         return axes
 
-    def __str__(self) -> str:
+    def parts(self) -> tuple[text.Table | str, ...]:
+        """The verdict, and the numbers at the end of the run."""
         first, last = (text.number(float(self.data["loss"][k])) for k in (0, -1))
         rows = [
             ["loss, first and last", f"{first}, {last}"],
             ["kernel distance S(0, end)", text.number(self.kernel_distance)],
             ["kernel norm, end over start", text.number(float(self.data["kernel_growth"][-1]))],
         ]
-        if self.name != LAZY:
-            rows.append(["delay of the turn (above 3: late)", text.number(self.delay)])
-        named = {
-            "hamming_distance": "activations switched",
-            "parameter_distance": "parameter distance",
-            "target_alignment": "kernel-target alignment at the end",
-        }
+        if self.name is not RegimeKind.LAZY:
+            rows.append([f"delay of the turn (above {LATE:g}: late)", text.number(self.delay)])
         rows += [
             [words, text.number(float(self.data[name][-1]))]
-            for name, words in named.items()
+            for name, words in _AT_END.items()
             if name in self.data
         ]
         for name, one in self.conserved.items():
-            rows += [
-                [f"{name}: side", self.sides[name]],
-                [
-                    f"{name}: balance (delta/kappa), start, end",
-                    f"{one.balance:.3g}, {self.balance_at_end[name]:.3g}",
-                ],
-                [
-                    f"{name}: delta, smallest, largest",
-                    f"{one.deltas.min():.3g}, {one.deltas.max():.3g}",
-                ],
-            ]
-        return str(text.Table(f"regime: {self.name}", ["", "value"], rows))
+            rows += _layer_rows(one, self.balance_at_end[name])
+        return (text.Table(f"regime: {self.name.sentence}", ["", "value"], rows),)
+
+
+def _layer_rows(one: Conserved, balance_at_end: float) -> list[list[str]]:
+    return [
+        [f"{one.layer}: side", str(one.side)],
+        [
+            f"{one.layer}: balance (delta/kappa), start, end",
+            f"{one.balance:.3g}, {balance_at_end:.3g}",
+        ],
+        [
+            f"{one.layer}: delta, smallest, largest",
+            f"{one.deltas.min():.3g}, {one.deltas.max():.3g}",
+        ],
+    ]
+
+
+def _labeled(one: Conserved, balance_at_end: float) -> "xr.Dataset":
+    import xarray as xr
+
+    values: dict[str, Any] = {"deltas": ("unit", one.deltas), "sizes": ("unit", one.sizes)}
+    if one.matrix is not None:
+        values["matrix"] = (("unit", "other_unit"), one.matrix)
+    words = {"layer": one.layer, "degree": one.degree, "balance_at_end": balance_at_end}
+    return xr.Dataset(values, attrs=words)
+
+
+def _conserved(group: "xr.Dataset") -> Conserved:
+    return Conserved(
+        group.attrs["layer"],
+        int(group.attrs["degree"]),
+        group["deltas"].values,
+        group["sizes"].values,
+        group["matrix"].values if "matrix" in group else None,
+    )
 
 
 @in_float64
-def find_regime(path: Trajectory, problem: Problem, x: Any = None, moments: int = 40) -> Regime:
-    """Which regime a run was in. Kernels are taken at the task's samples (some of them, if many) or at x."""
-    import xarray as xr
+def find_regime(
+    path: "Trajectory",
+    problem: Problem | None = None,
+    *,
+    x: Any = None,
+    moments: int = 40,
+    progress: bool | None = None,
+) -> Regime:
+    """Which regime a run was in: lazy, rich or delayed rich.
 
-    parameters = path.of(problem).parameters
-    saved = path.data["saved"].values
+    Parameters
+    ----------
+    path : the run; it must hold its start.
+    problem : units, data and loss; by default those of the run.
+    x : inputs `(n, d)` at which kernels are taken; by default the task's samples, some of them if many.
+    moments : at how many saved moments to look, about.
+    progress : show a progress line on stderr; by default if it is a terminal.
+    """
+    run = run_of(path, problem)
+    saved = run.data["saved"].values
     if saved[0] > 0:
         raise InputError("The run did not keep its start: train with times that include 0.")
-    watch = Watch(problem, parameters[0], x)
-    rows = _moments(saved, max(moments, 4))
-    seen = [watch(parameters[k]) for k in rows]
-    times = saved[rows]
-    loss = np.interp(times, path.time, path.loss)
-    data = xr.Dataset(
-        {
-            "loss": ("time", loss),
-            **{name: ("time", np.array([one[name] for one in seen])) for name in seen[0]},
-        },
-        coords={"time": times},
-        attrs={"kind": "regime"},
-    )
-    pace = -float(path.data["loss_rate"][0])
-    data.attrs["delay"] = delay_of(times, loss, data["kernel_distance"].values, pace)
-    kept = {} if problem.adaptive else conserved_quantities(problem, parameters[0])
-    last = {} if problem.adaptive else conserved_quantities(problem, parameters[-1])
+    distances = DistancesFromStart(run.problem, run.parameters[0], x=x)
+    rows = early_and_late(saved, max(moments, 4))
+    seen = []
+    with Progress("regime", progress) as bar:
+        for k, row in enumerate(rows):
+            bar.update(f"kernel {k + 1} of {len(rows)}", k / len(rows))
+            seen.append(distances(run.parameters[row]))
+    data = _along(run, saved[rows], seen)
     name = verdict(
         data["kernel_distance"].values, data["kernel_growth"].values, data.attrs["delay"]
     )
-    return Regime(name, data, kept, {layer: one.balance for layer, one in last.items()})
+    if run.problem.adaptive:  # nothing is conserved
+        return Regime(name, data, {}, {})
+    last = conserved_quantities(run)
+    ends = {layer: one.balance for layer, one in last.items()}
+    return Regime(name, data, conserved_quantities(run, at=0), ends)
+
+
+def _along(
+    run: "Trajectory", times: Float[np.ndarray, " moments"], seen: list[dict[str, float]]
+) -> "xr.Dataset":
+    """What was seen along a run, with its loss, and the delay of the kernel's turn."""
+    import xarray as xr
+
+    loss = np.interp(times, run.time, run.loss)
+    measured = {name: np.array([one[name] for one in seen]) for name in seen[0]}
+    pace = -float(run.data["loss_rate"][0])
+    delay = delay_of(times, loss, measured["kernel_distance"], pace)
+    values = {"loss": loss, **measured}
+    return xr.Dataset(
+        {name: ("time", numbers) for name, numbers in values.items()},
+        coords={"time": times},
+        attrs={"delay": delay},
+    )
 
 
 def verdict(
     distance: Float[np.ndarray, " moments"], growth: Float[np.ndarray, " moments"], delay: float
-) -> str:
-    """The regime, from the kernel's turn and growth along a run and the delay of its turn."""
+) -> RegimeKind:
+    """The regime, from the kernel's turn and growth along a run and the delay of its turn.
+
+    Parameters
+    ----------
+    distance, growth : distance of the kernel from the first one, and its norm over the first norm.
+    delay : when the kernel began to turn, as `delay_of` has it.
+    """
     if distance.max() < STILL:
-        return LAZY if growth.min() > 1 / GREW and growth.max() < GREW else RICH
-    return DELAYED if delay > LATE else RICH
+        lazy = growth.min() > 1 / GREW and growth.max() < GREW
+        return RegimeKind.LAZY if lazy else RegimeKind.RICH
+    return RegimeKind.DELAYED_RICH if delay > LATE else RegimeKind.RICH
 
 
 def delay_of(
@@ -249,7 +283,13 @@ def delay_of(
     distance: Float[np.ndarray, " moments"],
     pace: float,
 ) -> float:
-    """How often the loss would have fallen, at its first `pace`, when the kernel began to turn."""
+    """How often the loss would have fallen, at its first pace, when the kernel began to turn.
+
+    Parameters
+    ----------
+    time, loss, distance : moments, the loss there, and the distance of the kernel from the first one.
+    pace : how fast the loss falls at the start.
+    """
     fall, level = float(loss[0] - loss.min()), _BEGUN * float(distance.max())
     after = int(np.argmax(distance >= level))
     if after == 0 or fall <= 0:
@@ -258,27 +298,3 @@ def delay_of(
     part = (level - distance[after - 1]) / (distance[after] - distance[after - 1])
     begun = time[after - 1] + part * (time[after] - time[after - 1])
     return float(begun) * pace / fall
-
-
-def _moments(times: np.ndarray, most: int) -> np.ndarray:
-    """Half of them even among the saved ones, half even in the logarithm of time: the first turn is early."""
-    even = spread(len(times), most // 2 + 1)
-    later = times[times > 0]
-    if not later.size:
-        return even
-    wanted = np.geomspace(later[0], later[-1], most // 2)
-    return np.union1d(even, np.searchsorted(times, wanted).clip(max=len(times) - 1))
-
-
-def _some(problem: Problem, x: Any) -> tuple[np.ndarray, np.ndarray | None]:
-    """The inputs at which kernels are taken, those given or the task's (evenly thinned if many), and the
-    targets of the task's own samples."""
-    if x is not None:
-        return finite_numbers("x", x), None
-    task = problem.task
-    if not isinstance(task, AbstractPoints):
-        raise InputError(f"'{task.name}' has no samples; give inputs x to look at.")
-    rows = spread(len(task.x), max(2, _MOST_ROWS // task.outputs))
-    # moments stand for samples in the kernel's distance, but not in the targets
-    targets = np.asarray(task.y)[rows] if isinstance(task, Samples) else None
-    return np.asarray(task.x)[rows], targets

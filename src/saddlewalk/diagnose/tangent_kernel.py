@@ -21,10 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from saddlewalk.diagnose.inputs import inputs_of
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import ParametersLike, Problem
-from saddlewalk.tasks.base import AbstractPoints
+from saddlewalk.problem import Problem, network_at
+from saddlewalk.problem.where import Where
 from saddlewalk.units.base import Factors
 
 Network = Callable[[Any, Any], Array]
@@ -34,22 +35,25 @@ Kernel = Float[Array | np.ndarray, "_ _"]
 
 @in_float64
 def tangent_kernel(
-    problem: Problem, theta: ParametersLike, x: Any = None, *, traced: bool = False
+    where: Where, weights: Any = None, *, at: int = -1, x: Any = None, traced: bool = False
 ) -> Float[Array, "rows rows"]:
-    """The kernel of a network at the task's samples, or at inputs x `(n, d)`.
+    """The kernel of a network. Rows are samples times outputs, sample by sample.
 
-    Rows are samples times outputs, sample by sample; `traced` adds up the outputs, `(n, n)`.
+    Parameters
+    ----------
+    where : a run, or a problem.
+    weights : parameters `(width, size)`; with a problem, and only then.
+    at : number of the saved moment of a run; the last by default.
+    x : inputs `(n, d)`; by default the task's samples.
+    traced : add up the outputs: a kernel `(n, n)`.
     """
-    samples = _inputs(problem, x)
-    theta = jnp.asarray(theta, dtype=jnp.float64)
-    if theta.shape != (problem.width, problem.size):
-        wanted = (problem.width, problem.size)
-        raise InputError(f"The parameters must have shape {wanted}; got {theta.shape}.")
-    weights = problem.weights(theta)
-    factors = jax.eval_shape(problem.units.gradient_factors, weights, samples[0])
+    problem, checked = network_at(where, weights, at)
+    theta, samples = jnp.asarray(checked), jnp.asarray(inputs_of(problem, x))
+    named = problem.weights(theta)
+    factors = jax.eval_shape(problem.units.gradient_factors, named, samples[0])
     if factors is None or problem.adaptive:
         pace = problem.weights(problem.pace(theta))
-        return network_kernel(problem.units.combine, weights, samples, rates=pace, traced=traced)
+        return network_kernel(problem.units.combine, named, samples, rates=pace, traced=traced)
     rows = len(samples) * (1 if traced else problem.task.outputs)
     each = 8 * sum(leaf.size for leaf in jax.tree.leaves(factors))
     # two blocks of samples at a time, each with its factors and what they are made from
@@ -68,8 +72,14 @@ def network_kernel(
 ) -> Float[Array, "rows rows"]:
     """The kernel of any JAX function of parameters and one input, in the precision of its parameters.
 
-    `rates` is a tree like the parameters, of arrays or numbers. `memory` in bytes bounds what is held besides
-    the kernel; by default twice the kernel.
+    Parameters
+    ----------
+    network : parameters (any tree of arrays) and one input give the outputs `(c,)`.
+    parameters : where the kernel is taken.
+    x : inputs `(n, ...)`.
+    rates : learning rates, a tree like the parameters, of arrays or numbers; 1 by default.
+    traced : add up the outputs: a kernel `(n, n)`.
+    memory : bytes that may be held besides the kernel; by default twice the kernel.
     """
     x = jnp.asarray(x)
     parameters = jax.tree.map(jnp.asarray, parameters)
@@ -90,7 +100,12 @@ def network_kernel(
 
 
 def kernel_distance(first: Kernel, second: Kernel) -> float:
-    """S = 1 - <K1, K2> / |K1| |K2|: 0 for kernels that differ in scale alone, at most 1."""
+    """S = 1 - <K1, K2> / |K1| |K2|: 0 for kernels that differ in scale alone, at most 1.
+
+    Parameters
+    ----------
+    first, second : kernels of one shape.
+    """
     k1, k2 = (np.asarray(kernel, dtype=np.float64) for kernel in (first, second))
     if k1.shape != k2.shape:
         raise InputError(f"The kernels have shapes {k1.shape} and {k2.shape}.")
@@ -105,7 +120,10 @@ def kernel_distance(first: Kernel, second: Kernel) -> float:
 def target_alignment(kernel: Kernel, y: Any) -> float:
     """<K, y y^T> / |K| |y|^2: how well the kernel's main direction is the target's.
 
-    The kernel has one row a sample (traced), or one a sample and output.
+    Parameters
+    ----------
+    kernel : one row a sample (traced), or one a sample and output.
+    y : targets `(n,)` or `(n, c)`.
     """
     k, targets = np.asarray(kernel, dtype=np.float64), np.asarray(y, dtype=np.float64)
     if targets.size == len(k):
@@ -166,22 +184,6 @@ def _from_factors(
         return entries if traced else jnp.moveaxis(entries, 0, 1)
 
     return jax.lax.map(row, x, batch_size=block)
-
-
-def _inputs(problem: Problem, x: Any) -> Array:
-    if x is None:
-        if not isinstance(problem.task, AbstractPoints):
-            raise InputError(
-                f"'{problem.task.name}' is known by its moments alone; give the inputs x, (n, "
-                f"{problem.task.inputs}), at which the kernel is wanted."
-            )
-        x = problem.task.x
-    samples = jnp.asarray(x, dtype=jnp.float64)
-    if not bool(jnp.all(jnp.isfinite(samples))):
-        raise InputError("x holds NaN or infinite numbers.")
-    if samples.ndim != 2 or samples.shape[1] != problem.task.inputs:
-        raise InputError(f"x must have shape (n, {problem.task.inputs}); got {samples.shape}.")
-    return samples
 
 
 def _block(room: float, each: float, most: int) -> int:

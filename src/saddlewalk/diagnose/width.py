@@ -8,25 +8,33 @@ a trajectory these are known; for a network alone they are taken as what has bee
 left to learn. So the tolerance comes from the data and from how far the network is.
 """
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
 from saddlewalk.diagnose.manifolds import contributions, merge, padded
+from saddlewalk.diagnose.moments import spread
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import ParametersLike, Problem
+from saddlewalk.problem import Problem, compiled, network_at
+from saddlewalk.problem.where import Where, run_of
+from saddlewalk.show import text
+from saddlewalk.store import AbstractResult
 from saddlewalk.units import Layer, Relation
 
 if TYPE_CHECKING:
+    import xarray as xr
+    from matplotlib.axes import Axes
+
     from saddlewalk.flow import Trajectory
 
-_SHARE = 0.05
+MATTERS = 0.05
 """Part of a drop of the loss below which a part of the function does not count."""
 _RESOLVED = 1e-4
 """Part of what has been learned that counts in any case (1% of the function)."""
@@ -39,9 +47,11 @@ _NOTHING = 1e-3
 Enough = Callable[..., bool]
 
 
-@dataclass(frozen=True)
-class EffectiveWidth:
+@dataclass(frozen=True, eq=False)
+class EffectiveWidth(AbstractResult):
     """How many units a hidden layer uses, and by which relation the others are superfluous."""
+
+    result_kind: ClassVar[str] = "effective width"
 
     layer: str
     width: int
@@ -54,36 +64,106 @@ class EffectiveWidth:
     units: Layer = field(repr=False)
     """The narrower layer with nearly the same function."""
 
-    def __str__(self) -> str:
+    @property
+    def others(self) -> str:
+        """What the units are that are not used, in a word; a dash if there are none."""
+        return "-" if self.relation is None or self.width == self.actual else str(self.relation)
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        return {
+            "layer": self.layer,
+            "width": self.width,
+            "relation": None if self.relation is None else str(self.relation),
+            "by_relation": self.by_relation,
+            "actual": self.actual,
+            "tolerance": self.tolerance,
+        }
+
+    def to_xarray(self) -> "xr.Dataset":
+        """The weights of the narrower layer; the numbers in the attributes."""
+        import xarray as xr
+
+        weights = {
+            "incoming": (("narrow_unit", "weight_in"), np.asarray(self.units.incoming)),
+            "outgoing": (("narrow_unit", "weight_out"), np.asarray(self.units.outgoing)),
+        }
+        return xr.Dataset(weights, attrs={"record": json.dumps(self.to_json())})
+
+    @classmethod
+    def from_xarray(cls, data: "xr.Dataset") -> "EffectiveWidth":
+        """The result behind its labeled data."""
+        record = json.loads(data.attrs["record"])
+        relation = record.pop("relation")
+        layer = Layer(data["incoming"].values, data["outgoing"].values)
+        return cls(**record, relation=None if relation is None else Relation(relation), units=layer)
+
+    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+        """The units that are left by each relation; a path saves the picture, an axis draws into it.
+
+        Parameters
+        ----------
+        target : a file, axes of one's own, or nothing.
+        """
+        from saddlewalk.show import draw
+
+        with draw.canvas(target) as axes:
+            counts = self.by_relation or {"nothing learned": 0}
+            axes.bar(list(counts), list(counts.values()), color=draw.OBSERVED, width=0.6)
+            axes.axhline(self.actual, color="0.5", linestyle="--", label="units there are")
+            axes.set_ylabel("units that are left")
+            axes.set_title(f"{self.layer}: {self.width} of {self.actual} units are used")
+            axes.legend()
+        return axes
+
+    def parts(self) -> tuple[text.Table | str, ...]:
+        """One line."""
         if self.relation is None:
-            return f"{self.layer}: nothing learned, {self.actual} units"
+            return (f"{self.layer}: nothing learned, {self.actual} units",)
         others = ", ".join(f"{name} {count}" for name, count in self.by_relation.items())
-        return f"{self.layer}: {self.width} of {self.actual} units (merged as {others})"
+        return (f"{self.layer}: {self.width} of {self.actual} units (merged as {others})",)
+
+
+def effective_width(
+    where: Where,
+    weights: Any = None,
+    *,
+    at: int = -1,
+    layer: str | None = None,
+    tolerance: float | None = None,
+) -> EffectiveWidth:
+    """How many units of a hidden layer the network really uses.
+
+    Parameters
+    ----------
+    where : a run, or a problem.
+    weights : parameters `(width, size)`; with a problem, and only then.
+    at : number of the saved moment of a run; the last by default.
+    layer : the hidden layer; the first by default.
+    tolerance : loss below which a part of the function does not count; by default taken from the data.
+    """
+    if tolerance is not None and not tolerance >= 0:
+        raise InputError(f"The tolerance is a loss, and not negative; got {tolerance}.")
+    problem, theta = network_at(where, weights, at)
+    return width_of(problem, theta, layer, tolerance)
 
 
 @in_float64
-def effective_width(
+def width_of(
     problem: Problem,
-    theta: ParametersLike,
+    theta: Float[np.ndarray, "width size"],
     layer: str | None = None,
-    *,
     tolerance: float | None = None,
 ) -> EffectiveWidth:
-    """How many units of a hidden layer (the first by default) the network really uses.
-
-    `tolerance` is the loss below which a part of the function does not count; by default it is taken
-    from the data.
-    """
+    """The same for parameters that were checked."""
     name = problem.layer_named(layer)
     units = problem.take(theta, layer)
-    if np.shape(theta)[0] != problem.width:
-        raise InputError(f"The network has {problem.width} units; got {np.shape(theta)[0]}.")
-    whole = _function(problem, jnp.asarray(theta))
+    whole = compiled.function(problem, jnp.asarray(theta))
     empty = float(problem.cost(0 * whole))
     loss, learned = float(problem.cost(whole)), _worth(problem, whole)
-    floor = float(getattr(problem.task, "offset", 0.0))
+    floor = float(problem.task.floor)
     if tolerance is None:
-        tolerance = max(_SHARE * min(learned, loss - floor), _RESOLVED * learned)
+        tolerance = max(MATTERS * min(learned, loss - floor), _RESOLVED * learned)
     if learned <= _NOTHING * (empty - floor):
         none = Layer(np.asarray(units.incoming)[:0], np.asarray(units.outgoing)[:0])
         return EffectiveWidth(name, 0, None, {}, units.width, tolerance, none)
@@ -91,13 +171,11 @@ def effective_width(
     def enough(some: Layer, part: float = 1.0) -> bool:
         """Whether these units in place of all give the same function, but for what does not count."""
         other = problem.put(theta, padded(some, units.width), layer)
-        lost = _worth(problem, _function(problem, jnp.asarray(other)) - whole)
+        lost = _worth(problem, compiled.function(problem, jnp.asarray(other)) - whole)
         return lost <= part * tolerance
 
-    sizes, admitted = (
-        contributions(problem, theta, layer),
-        problem.relations(layer),
-    )
+    sizes = contributions(problem, theta, layer=layer)
+    admitted = problem.relations(layer)
     found = {relation: _narrowest(units, relation, sizes, enough) for relation in admitted}
     best = min(reversed(found), key=lambda relation: found[relation].width)  # of equals, the widest
     counts = {str(relation): merged.width for relation, merged in found.items()}
@@ -107,12 +185,27 @@ def effective_width(
 
 
 def widths_along(
-    path: "Trajectory", problem: Problem, layer: str | None = None, moments: int = 60
+    path: "Trajectory",
+    problem: Problem | None = None,
+    *,
+    layer: str | None = None,
+    moments: int = 60,
 ) -> tuple[Float[np.ndarray, " moments"], Int[np.ndarray, " moments"]]:
-    """Times of a run, evenly among the saved ones, and the effective width of a hidden layer there."""
-    saved = path.data["saved"].values
-    rows = np.unique(np.linspace(0, len(saved) - 1, moments).astype(int))
-    found = [effective_width(problem, path.parameters[row], layer).width for row in rows]
+    """Times of a run, evenly among the saved ones, and the effective width of a hidden layer there.
+
+    Parameters
+    ----------
+    path : the run.
+    problem : units, data and loss; by default those of the run.
+    layer : the hidden layer; the first by default.
+    moments : at how many saved moments to look, at most.
+    """
+    if moments < 1:
+        raise InputError(f"The number of moments must be at least 1; got {moments}.")
+    run = run_of(path, problem)
+    saved = run.data["saved"].values
+    rows = spread(len(saved), moments)
+    found = [effective_width(run, at=int(row), layer=layer).width for row in rows]
     return saved[rows], np.array(found)
 
 
@@ -148,7 +241,4 @@ def _first(make: Callable[[int], Layer], largest: int, enough: Enough) -> Layer:
 
 def _worth(problem: Problem, function: Array) -> float:
     """Half the squared length of a function: what it is worth in the units of the squared loss."""
-    return 0.5 * float(problem.task.length(function)) ** 2
-
-
-_function = eqx.filter_jit(lambda problem, theta: problem.function(theta))
+    return 0.5 * float(compiled.length(problem.task, function)) ** 2

@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 
@@ -15,7 +14,7 @@ from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.steps import descend
 from saddlewalk.flow.trajectory import Trajectory
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import AbstractLoss, Parameters, Problem, norms, task_modes
+from saddlewalk.problem import AbstractLoss, Parameters, Problem, compiled, norms, task_modes
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, Modes
 from saddlewalk.units import AbstractUnits
@@ -215,10 +214,7 @@ def _strength_of(problem: Problem, modes: Modes | None) -> Observables:
     """How much of each mode of the task the network holds, where the task has modes."""
     if modes is None:
         return {}
-    return {"strength": lambda theta: modes.strengths(_function(problem, theta))}
-
-
-_function = eqx.filter_jit(lambda problem, theta: problem.function(theta))
+    return {"strength": lambda theta: modes.strengths(compiled.function(problem, theta))}
 
 
 def _acceleration(problem: Problem, theta: Parameters) -> float:

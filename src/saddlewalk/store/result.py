@@ -12,13 +12,16 @@ A result says what it is in four ways, and gets the rest from here:
 
 import abc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from saddlewalk.show.text import Table, as_html, as_text
 from saddlewalk.store.disk import load_dataset, save_dataset
 
 if TYPE_CHECKING:
     import xarray as xr
+
+Result = TypeVar("Result", bound="AbstractResult")
+"""The kind of result at hand (`typing.Self` does not pass the checks of types in tests)."""
 
 
 class AbstractResult(abc.ABC):
@@ -41,7 +44,7 @@ class AbstractResult(abc.ABC):
 
     @classmethod
     @abc.abstractmethod
-    def from_xarray(cls, data: Any) -> Any:
+    def from_xarray(cls: type[Result], data: Any) -> Result:
         """The result behind its labeled data (a Dataset, or the tree that `to_xarray` gave)."""
 
     @abc.abstractmethod
@@ -66,7 +69,7 @@ class AbstractResult(abc.ABC):
         return save_dataset(data, path)
 
     @classmethod
-    def load(cls, path: str | Path) -> Any:
+    def load(cls: type[Result], path: str | Path) -> Result:
         """Read a result back from the file that `save` wrote.
 
         Parameters

@@ -68,6 +68,11 @@ class AbstractTask(eqx.Module):
     def cost(self, function: Float[Array, "..."], penalty: Penalty) -> Float[Array, ""]:
         """The expected loss of a vector of function space."""
 
+    @property
+    def floor(self) -> Float[np.ndarray | Array, ""] | float:
+        """The loss that nothing can avoid."""
+        return 0.0
+
     def modes(self) -> Modes | None:
         """The named parts of the target, where the task has any of its own."""
         return None

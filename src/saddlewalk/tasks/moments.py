@@ -34,6 +34,11 @@ class Moments(AbstractPoints):
     linear_in: ClassVar[str] = "input"
     """What units must be linear in, for these points to carry everything."""
 
+    @property
+    def floor(self) -> Float[np.ndarray | Array, ""] | float:
+        """What no linear map avoids."""
+        return self.offset
+
     def cost(self, function: Float[Array, "m c"], penalty: Penalty) -> Float[Array, ""]:
         """The expected squared loss; `Problem` sees to it that the penalty is that one."""
         return 0.5 * jnp.sum((function - self.y) ** 2) + self.offset

@@ -70,7 +70,7 @@ def separation(
     problem: Problem, theta: ParametersLike, residual: Array | None = None
 ) -> Separation:
     """Timescales of the small units `theta`, near the saddle that leaves this residual (else zero)."""
-    if problem.units.hidden != ("units",) or problem.adaptive:
+    if not problem.units.exchangeable or problem.adaptive:
         raise InputError(
             "Times are known for sums of units, with learning rates that do not adapt."
         )

@@ -83,6 +83,11 @@ class AbstractUnits(eqx.Module):
 
     Gradient flow is then integrated in the logarithm of each parameter, which holds any scale."""
 
+    @property
+    def exchangeable(self) -> bool:
+        """Whether the network is a sum of units that can be exchanged, added and taken away."""
+        return self.additive and len(self.hidden) == 1
+
     @abc.abstractmethod
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Shape of each weight of one unit, for data with this many inputs and outputs."""

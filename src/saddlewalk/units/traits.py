@@ -70,7 +70,7 @@ class Traits:
 
 def traits_of(units: AbstractUnits, inputs: int, outputs: int) -> Traits:
     """The traits of these units, remembered: they do not depend on how many there are."""
-    alike = units.resized(1) if units.hidden == ("units",) and hasattr(units, "width") else units
+    alike = units.resized(1) if units.exchangeable and hasattr(units, "width") else units
     try:
         return _remembered(alike, inputs, outputs)
     except TypeError:  # units that hold arrays have no hash

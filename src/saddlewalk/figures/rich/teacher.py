@@ -164,7 +164,7 @@ def _draw_partitions(runs: dict[float, Corner]) -> Any:
             for one, place, title in zip(
                 row, (0, middle, -1), ("start", "half the loss", "end"), strict=True
             ):
-                draw_partition(run.problem, run.path.parameters[place], one, 1.1)
+                draw_partition(run.path, at=place, target=one, extent=1.1)
                 one.scatter(
                     *given.x.T, c=given.y, cmap="coolwarm", s=18, edgecolors="k", linewidths=0.4
                 )

@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 
+from saddlewalk.diagnose import PointKind
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.figures.saddles.panels import (
     SAMPLES,
@@ -57,8 +58,8 @@ def figure_1(samples: int = SAMPLES) -> FigureResult:
             *_relations(runs, "BC", "dependent", "rank-one and rank-two weights (Eq 7)"),
             *_relations(runs, "DE", "proportional", "one and two rays of weights (Eq 6)"),
             *_relations(runs, "FG", "zero", "one and two units, the rest near zero (Eq 5)"),
-            _kinds(runs, "BCDE", "strict saddle"),
-            _kinds(runs, "FG", "degenerate saddle"),
+            _kinds(runs, "BCDE", PointKind.STRICT_SADDLE),
+            _kinds(runs, "FG", PointKind.DEGENERATE_SADDLE),
             Claim(
                 "linear network: the plateaus are at half of the eigenvalues not yet learned",
                 listed(phase.loss for phase in runs["B"].phases),
@@ -161,7 +162,7 @@ def figure_4(samples: int = 2048, letters: str = "ABCDEFGH") -> FigureResult:
             Claim(
                 f"({k}) which is no embedded fixed point: more than one unit in use, at no fixed point",
                 f"{runs[k].phases.widths[1]} units, {runs[k].phases.kinds[1]}",
-                runs[k].phases.widths[1] > 1 and runs[k].phases.kinds[1] == "not a fixed point",
+                runs[k].phases.widths[1] > 1 and runs[k].phases.kinds[1] is PointKind.NOT_FIXED,
             ),
         ]
     claims += [_one_then_two(k, runs[k]) for k in higher]
@@ -237,10 +238,10 @@ def _no_first_plateau(letter: str, one: Run) -> Claim:
     )
 
 
-def _kinds(runs: dict[str, Run], letters: str, kind: str) -> Claim:
+def _kinds(runs: dict[str, Run], letters: str, kind: PointKind) -> Claim:
     found = {k: runs[k].phases.kinds for k in letters}
     return Claim(
         f"({', '.join(letters)}) every plateau is a {kind}, the end a minimum",
         "; ".join(", ".join(kinds) for kinds in found.values()),
-        all(kinds == [kind, kind, "minimum"] for kinds in found.values()),
+        all(kinds == [kind, kind, PointKind.MINIMUM] for kinds in found.values()),
     )

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from scipy.linalg import null_space
 
+from saddlewalk.balance import Side
 from saddlewalk.errors import InputError
 from saddlewalk.show import text
 from saddlewalk.tasks.samples import finite_numbers
@@ -29,8 +30,7 @@ class LinearRegime:
 
     name: str
     """lazy, rich, delayed rich; "between" where no limit of the theorem is near; "mixed" for unlike signs."""
-    side: str
-    """upstream, downstream, balanced or mixed."""
+    side: Side
     strength: float
     """Smallest |delta_k| over twice the neuron's map, or twice the one to be learned if that is larger."""
     outside: float
@@ -86,8 +86,10 @@ def linear_regime(
     strength, strongest = float(ratios.min()), float(ratios.max())
     whole = float(np.sum(out + back)) / (2 * learned)
     side = _side(deltas, strongest)
-    outside = _outside_rows(least, A) if side != "downstream" else _outside_columns(least, W, X)
-    if side == "mixed":
+    outside = (
+        _outside_rows(least, A) if side is not Side.DOWNSTREAM else _outside_columns(least, W, X)
+    )
+    if side is Side.MIXED:
         name = MIXED
     elif strongest < _SMALL and whole < _LARGE:
         name = RICH
@@ -98,10 +100,12 @@ def linear_regime(
     return LinearRegime(name, side, strength, outside, deltas)
 
 
-def _side(deltas: np.ndarray, strongest: float) -> str:
+def _side(deltas: np.ndarray, strongest: float) -> Side:
     if strongest < _SMALL:
-        return "balanced"
-    return "upstream" if deltas.min() > 0 else "downstream" if deltas.max() < 0 else "mixed"
+        return Side.BALANCED
+    if deltas.min() > 0:
+        return Side.UPSTREAM
+    return Side.DOWNSTREAM if deltas.max() < 0 else Side.MIXED
 
 
 def _outside_rows(least: np.ndarray, A: np.ndarray) -> float:

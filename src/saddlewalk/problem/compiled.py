@@ -1,0 +1,73 @@
+"""What is asked of a problem again and again, compiled: one program for each shape, shared by all who ask."""
+
+import equinox as eqx
+import jax
+from jaxtyping import Array, Float
+
+from saddlewalk.problem.problem import Parameters, ParametersLike, Problem
+from saddlewalk.tasks import AbstractTask
+
+Function = Float[Array, "..."]
+
+
+@eqx.filter_jit
+def function(problem: Problem, theta: ParametersLike) -> Function:
+    """The sum of the units as a vector in function space."""
+    return problem.function(theta)
+
+
+@eqx.filter_jit
+def loss(problem: Problem, theta: ParametersLike) -> Float[Array, ""]:
+    """Loss of the sum of the units."""
+    return problem.loss(theta)
+
+
+@eqx.filter_jit
+def slope(problem: Problem, theta: ParametersLike) -> tuple[Float[Array, ""], Parameters]:
+    """The loss, and its gradient."""
+    return jax.value_and_grad(problem.loss)(theta)
+
+
+@eqx.filter_jit
+def residual(problem: Problem, theta: ParametersLike) -> Function:
+    """Minus the gradient of the loss in function space."""
+    return problem.residual(theta)
+
+
+@eqx.filter_jit
+def utility(problem: Problem, theta: ParametersLike, residual: Function) -> Float[Array, " width"]:
+    """How fast the loss falls, to first order, when each unit is added."""
+    return problem.utility(theta, residual)
+
+
+@eqx.filter_jit
+def climb(problem: Problem, theta: ParametersLike, residual: Function) -> Parameters:
+    """How each unit alone climbs its utility against a residual."""
+    return problem.climb(theta, residual)
+
+
+@eqx.filter_jit
+def hessian(problem: Problem, theta: ParametersLike) -> Float[Array, "all all"]:
+    """The Hessian of the loss as a matrix: for small networks."""
+    flat_loss = lambda flat: problem.loss(flat.reshape(theta.shape))  # noqa: E731
+    return jax.hessian(flat_loss)(theta.ravel())
+
+
+@eqx.filter_jit
+def hessian_product(
+    problem: Problem, theta: ParametersLike, direction: ParametersLike
+) -> Parameters:
+    """The Hessian of the loss times a direction, without the Hessian."""
+    return jax.jvp(jax.grad(problem.loss), (theta,), (direction,))[1]
+
+
+@eqx.filter_jit
+def length(task: AbstractTask, function: Function) -> Float[Array, ""]:
+    """Length of a vector of function space: the same program for networks of all widths."""
+    return task.length(function)
+
+
+@eqx.filter_jit
+def feature_lengths(problem: Problem, theta: ParametersLike) -> Float[Array, " width"]:
+    """Length of each unit alone in function space."""
+    return jax.lax.map(problem.task.length, problem.features(theta))
