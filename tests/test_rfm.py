@@ -21,7 +21,7 @@ import saddlewalk as sw
 from saddlewalk.features import RFMClassifier, RFMRegressor, solvers
 from saddlewalk.features.estimators import _on_simplex
 from saddlewalk.features.kernels import KERNELS, kernel_named
-from saddlewalk.features.rfm import Machine, Recursion, matrix_power
+from saddlewalk.features.rfm import Machine, Recursion
 
 RNG = np.random.default_rng(0)
 X, ALPHA = RNG.normal(size=(9, 3)), RNG.normal(size=(9, 2))
@@ -160,13 +160,6 @@ def test_kernels_that_do_not_fit_are_solved_iteratively(monkeypatch):
         RFMRegressor(None, kernel="gaussian", bandwidth=50.0, ridge=0.0, solver="iterative").fit(
             np.repeat(x, 2, axis=0), RNG.normal(size=400)
         )
-
-
-def test_matrix_power():
-    M = METRICS["full"]
-    root = matrix_power(np, M, 0.5)
-    np.testing.assert_allclose(root @ root, M, rtol=1e-10)
-    np.testing.assert_allclose(matrix_power(np, np.array([4.0, -1e-9]), 0.5), [2.0, 0.0])
 
 
 @parametrize_with_checks(

@@ -23,6 +23,7 @@ import numpy as np
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.features import machines, solvers
 from saddlewalk.features.kernels import AbstractKernel
+from saddlewalk.features.matrix_functions import matrix_power, symmetrized
 
 Matrix = Any
 UPDATES = ("agop", "fact", "fact-geometric")
@@ -127,13 +128,13 @@ class Recursion:
 
     def next_metric(self, machine: Machine) -> Matrix:
         """The update of line 6, scaled to trace d."""
-        x, metric = machine.centers, machine.metric
         if self.update == "agop":
-            new = matrix_power(self.xp, self.agop(machine), self.agop_power)
+            new = matrix_power(self.agop(machine), self.agop_power, self.xp)
+        elif self.update == "fact":
+            new = symmetrized(self.fact(machine), 0.5, self.xp)
         else:
-            geometric = self.update == "fact-geometric"
-            new = _symmetrized(self.xp, self.fact(machine), metric, geometric)
-        return scaled(self.xp, new, x.shape[1])
+            new = symmetrized(_product(self.fact(machine), machine.metric), 0.25, self.xp)
+        return scaled(self.xp, new, machine.centers.shape[1])
 
     def agop(self, machine: Machine) -> Matrix:
         """The average gradient outer product of a machine, summed over its outputs."""
@@ -143,8 +144,7 @@ class Recursion:
 
     def fact(self, machine: Machine) -> Matrix:
         """FACT of a machine (Lemma F.1)."""
-        inner = self._features(machines.fact_rows, machine)
-        return machine.metric * inner if inner.ndim == 1 else machine.metric @ inner
+        return _product(machine.metric, self._features(machines.fact_rows, machine))
 
     def _few_samples(self, machine: Machine) -> bool:
         """Whether one product of n x n matrices is cheaper than one of n x d for each output."""
@@ -227,20 +227,9 @@ def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
     return metric * (trace / total)
 
 
-def matrix_power(xp: ModuleType, matrix: Matrix, power: float) -> Matrix:
-    """Power of a positive semidefinite matrix, or of a diagonal."""
-    if matrix.ndim == 1:
-        return xp.maximum(matrix, 0) ** power
-    values, axes = xp.linalg.eigh((matrix + matrix.T) / 2)
-    return (axes * xp.maximum(values, 0) ** power) @ axes.T
-
-
-def _symmetrized(xp: ModuleType, fact: Matrix, metric: Matrix, geometric: bool) -> Matrix:
-    """(F F^T)^(1/2), or (F M M F^T)^(1/4): U S^p U^T of a singular value decomposition."""
-    if fact.ndim == 1:
-        return xp.sqrt(xp.abs(fact * metric)) if geometric else xp.abs(fact)
-    left, values, _ = xp.linalg.svd(fact @ metric if geometric else fact)
-    return (left * (xp.sqrt(values) if geometric else values)) @ left.T
+def _product(left: Matrix, right: Matrix) -> Matrix:
+    """Of two matrices, or of two diagonals."""
+    return left * right if left.ndim == 1 else left @ right
 
 
 def _blocks(xp: ModuleType, rows: int, columns: int) -> Iterator[slice]:

@@ -62,7 +62,7 @@ def stored_features(
     activation: str | None = None,
     loss: str = "mse",
     weight_decay: float | None = None,
-    batch: int = 256,
+    batch_size: int = 256,
 ) -> NetworkFeatures:
     """Features of a network from `torch.save(net.state_dict(), file)` or `torch.save(net, file)`.
 
@@ -85,7 +85,8 @@ def stored_features(
         inputs = inputs.flatten(1)
     outputs = _answer_shape(module, inputs[:1])
     targets, penalty = _penalty(loss, np.asarray(y), first.dtype, outputs)
-    pairs = ((inputs[k : k + batch], targets[k : k + batch]) for k in range(0, len(inputs), batch))
+    starts = range(0, len(inputs), batch_size)
+    pairs = ((inputs[k : k + batch_size], targets[k : k + batch_size]) for k in starts)
     return module_features(module, pairs, penalty, weight_decay)
 
 

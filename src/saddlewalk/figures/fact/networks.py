@@ -9,7 +9,8 @@ import numpy as np
 from scipy.optimize import minimize
 
 from saddlewalk.features import network_features
-from saddlewalk.features.layers import LayerFeatures, cosine, power
+from saddlewalk.features.layers import LayerFeatures
+from saddlewalk.features.matrix_functions import cosine, matrix_power
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem
@@ -71,11 +72,11 @@ def figure_11() -> FigureResult:
     layers = {depth: _deep_linear(depth) for depth in DEPTHS}
     powers = np.linspace(0.1, 1.0, 19)
     curves = {
-        depth: [cosine(layer.feature_matrix, power(layer.agop, s)) for s in powers]
+        depth: [cosine(layer.feature_matrix, matrix_power(layer.agop, s)) for s in powers]
         for depth, layer in layers.items()
     }
     at_inverse = [
-        cosine(layer.feature_matrix, power(layer.agop, 1 / depth))
+        cosine(layer.feature_matrix, matrix_power(layer.agop, 1 / depth))
         for depth, layer in layers.items()
     ]
     fact = [cosine(layer.feature_matrix, layer.fact) for layer in layers.values()]
@@ -120,7 +121,7 @@ def rare_products(rare: float) -> Samples:
 def _separated(rare: float, decay: float) -> LayerFeatures:
     problem = Problem(rare_products(rare), Dense(WIDTH, "quadratic"))
     start = 0.5 * np.random.default_rng(0).normal(size=(WIDTH, problem.size))
-    return network_features(problem, lowest(problem, start, decay), decay)["w"]
+    return network_features(problem, lowest(problem, start, decay), weight_decay=decay)["w"]
 
 
 @in_float64
@@ -133,7 +134,8 @@ def _deep_linear(depth: int) -> LayerFeatures:
     whole = Problem(task, units, keep_samples=True)
     start = rng.normal(size=(1, whole.size)) / np.sqrt(_HIDDEN)
     # moments carry the whole loss of a linear network
-    return network_features(whole, lowest(Problem(task, units), start, _DECAY), _DECAY)[0]
+    theta = lowest(Problem(task, units), start, _DECAY)
+    return network_features(whole, theta, weight_decay=_DECAY)[0]
 
 
 def lowest(problem: Problem, start: np.ndarray, decay: float) -> np.ndarray:

@@ -24,7 +24,8 @@ import xarray as xr
 
 from saddlewalk.errors import InputError
 from saddlewalk.features.equinox import equinox_features
-from saddlewalk.features.history import BACKWARD, FORWARD, FeatureHistory, draw_history
+from saddlewalk.features.history import FeatureHistory, draw_history
+from saddlewalk.features.layers import BACKWARD, FORWARD
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.flow.ensembles import train_together
 from saddlewalk.show import draw
