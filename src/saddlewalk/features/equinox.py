@@ -33,6 +33,7 @@ def equinox_features(
 
     Parameters
     ----------
+    module : the network, a function of one sample.
     batches : pairs of inputs and targets, samples first.
     loss : loss(answer, target) of one sample; the loss of the network is its mean over samples.
     weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`; without it matrices hold up to a factor.

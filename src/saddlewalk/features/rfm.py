@@ -37,7 +37,17 @@ _JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 @dataclass(frozen=True)
 class Machine:
-    """A fitted kernel machine: f(x) = K_M(x, centers) alpha."""
+    """A fitted kernel machine: f(x) = K_M(x, centers) alpha.
+
+    Parameters
+    ----------
+    kernel : the kernel.
+    metric : M `(d, d)`, or its diagonal.
+    centers : the samples it was fitted to.
+    alpha : coefficients `(n, c)`.
+    jitter : what had to be added to the diagonal, relative to its mean.
+    residual : part of the targets that an iterative solver left.
+    """
 
     kernel: AbstractKernel
     metric: Matrix
@@ -60,7 +70,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Recursion:
-    """What does not change between the steps of a recursive feature machine."""
+    """What does not change between the steps of a recursive feature machine.
+
+    Parameters
+    ----------
+    kernel : the kernel.
+    ridge : lambda; the diagonal of the kernel gets n lambda.
+    update : one of `UPDATES`, or `None` for no features.
+    agop_power : the exponent s of the AGOP.
+    xp : NumPy or `jax.numpy`.
+    solver : "cholesky", "iterative" or "auto".
+    """
 
     kernel: AbstractKernel
     ridge: float
@@ -222,7 +242,14 @@ def _compiled_kernel() -> Any:
 
 
 def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
-    """The metric with this trace."""
+    """The metric with this trace.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    metric : M, or its diagonal.
+    trace : what its trace shall be.
+    """
     total = xp.sum(metric) if metric.ndim == 1 else xp.trace(metric)
     return metric * (trace / total)
 

@@ -66,8 +66,15 @@ def stored_features(
 ) -> NetworkFeatures:
     """Features of a network from `torch.save(net.state_dict(), file)` or `torch.save(net, file)`.
 
-    A state_dict must be that of a fully connected network, with this activation between its layers. Losses:
-    "mse" is the mean over outputs (`nn.MSELoss`), "half-mse" half of their sum, "cross-entropy" wants labels.
+    Parameters
+    ----------
+    file : the file; a state_dict in it must be that of a fully connected network.
+    x, y : inputs, samples first, and targets.
+    activation : what is between the layers of a state_dict; a whole network has its own.
+    loss : "mse" is the mean over outputs (`nn.MSELoss`), "half-mse" half of their sum, "cross-entropy" wants
+        labels.
+    weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`; without it matrices hold up to a factor.
+    batch_size : samples that are looked at together: what memory holds.
     """
     loaded = load_stored(file)
     if isinstance(loaded, dict) == (activation is None):
@@ -91,7 +98,12 @@ def stored_features(
 
 
 def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
-    """What a file holds; anything but tensors and layers of PyTorch is refused, unread."""
+    """What a file holds; anything but tensors and layers of PyTorch is refused, unread.
+
+    Parameters
+    ----------
+    path : the file.
+    """
     if not Path(path).is_file():
         raise InputError(f"There is no file '{path}'.")
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
@@ -156,7 +168,13 @@ def _answer_shape(module: nn.Module, inputs: torch.Tensor) -> tuple[int, ...]:
 
 
 def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn.Sequential:
-    """Linear layers in the order of the state, with an activation between them."""
+    """Linear layers in the order of the state, with an activation between them.
+
+    Parameters
+    ----------
+    state : weights and biases by name.
+    activation : a name in `ACTIVATIONS`.
+    """
     if activation not in ACTIVATIONS:
         raise InputError(f"Unknown activation '{activation}'.{nearest(activation, ACTIVATIONS)}")
     weights = {

@@ -34,6 +34,7 @@ def module_features(
 
     Parameters
     ----------
+    module : the network; its modes (training, evaluation) are left as they are.
     batches : pairs of inputs and targets, for instance a DataLoader without shuffling.
     loss : loss(outputs, targets), the mean over the batch (`nn.CrossEntropyLoss()`, `nn.MSELoss()`).
     weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`, as in `torch.optim.SGD(weight_decay=)`;
@@ -90,6 +91,7 @@ def lightning_callback(
     ----------
     batches : pairs of inputs and targets that can be gone through again and again, without shuffling.
     loss, weight_decay : as for `module_features`.
+    every : epochs from one record to the next.
     part : name of the submodule to look at; by default the whole module.
     """
     try:

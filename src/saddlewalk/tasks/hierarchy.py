@@ -26,6 +26,11 @@ class RandomHierarchy:
 
     `rules[l][symbol, choice]` is a spelling, s symbols of the level below; `rules[0]` spells the classes
     and the last level is what a network sees.
+
+    Parameters
+    ----------
+    vocabulary : symbols of a level, v.
+    rules : spellings `(symbols, m, s)` of each level, from the classes down.
     """
 
     vocabulary: int
@@ -109,7 +114,17 @@ def random_hierarchy(
     levels: int = 3,
     seed: int = 0,
 ) -> RandomHierarchy:
-    """Draw the rules of a hierarchy: n_c classes, v symbols a level, m spellings of s symbols, L levels."""
+    """Draw the rules of a hierarchy: n_c classes, v symbols a level, m spellings of s symbols, L levels.
+
+    Parameters
+    ----------
+    classes : number of classes, n_c.
+    vocabulary : symbols of each level, v.
+    synonyms : spellings of a symbol, m.
+    branching : symbols of a spelling, s.
+    levels : depth of the hierarchy, L.
+    seed : seed of the rules.
+    """
     _check(classes, vocabulary, synonyms, branching, levels)
     rng = np.random.default_rng(seed)
     symbols = [classes] + [vocabulary] * (levels - 1)

@@ -36,7 +36,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Download:
-    """One file of the public source, as published: address, length and MD5 sum."""
+    """One file of the public source, as published: address, length and MD5 sum.
+
+    Parameters
+    ----------
+    url : its address.
+    length : bytes that it has.
+    md5 : its MD5 sum, as 32 digits.
+    """
 
     url: str
     length: int
@@ -45,7 +52,16 @@ class Download:
 
 @dataclass(frozen=True)
 class PublicSet:
-    """A data set: the files that may hold it (best first), and where it comes from."""
+    """A data set: the files that may hold it (best first), and where it comes from.
+
+    Parameters
+    ----------
+    files : names of local files, best first.
+    image : shape of one image; empty for tables.
+    train : training images in the whole set.
+    downloads : files of the public source.
+    parse : makes arrays of their contents.
+    """
 
     files: tuple[str, ...]
     image: tuple[int, ...] = ()
@@ -63,6 +79,10 @@ def load_public(name: str) -> Arrays:
     for CIFAR-10 where it lies in a folder before `cifar10.npz` does: the first 500 images a class of
     train and 100 a class of test (see `is_subset`). UCI tables are `X/NAME` and `y/NAME`, with `names`,
     and come from a local file only.
+
+    Parameters
+    ----------
+    name : the data set.
     """
     public = _known(name)
     file = find_local(name)
@@ -70,7 +90,12 @@ def load_public(name: str) -> Arrays:
 
 
 def find_local(name: str) -> Path | None:
-    """The file that holds this data set on this machine: local folder first, then the cache."""
+    """The file that holds this data set on this machine: local folder first, then the cache.
+
+    Parameters
+    ----------
+    name : the data set.
+    """
     files = _known(name).files
     folders = [folder for folder in (_data_folder(), cache_folder()) if folder]
     places = (folder / file for folder in folders for file in files)
@@ -78,7 +103,13 @@ def find_local(name: str) -> Path | None:
 
 
 def is_subset(name: str, arrays: Arrays) -> bool:
-    """Whether these are fewer training images than the whole set has."""
+    """Whether these are fewer training images than the whole set has.
+
+    Parameters
+    ----------
+    name : the data set.
+    arrays : what `load_public` gave.
+    """
     return len(arrays["X_train"]) < _known(name).train
 
 
@@ -232,7 +263,12 @@ _CIFAR_IMAGE = (3, 32, 32)
 
 
 def parse_idx(content: bytes) -> np.ndarray:
-    """An idx file of unsigned bytes: two zeros, a type, the number of axes, their lengths, the data."""
+    """An idx file of unsigned bytes: two zeros, a type, the number of axes, their lengths, the data.
+
+    Parameters
+    ----------
+    content : the file, decompressed.
+    """
     if len(content) < 4 or content[:3] != bytes([0, 0, _IDX_BYTES]):
         raise InputError(f"No idx file of unsigned bytes: it begins with {content[:4].hex()!r}.")
     axes = content[3]
@@ -247,7 +283,12 @@ def parse_idx(content: bytes) -> np.ndarray:
 
 
 def parse_cifar(content: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Images `(n, 32, 32, 3)` and labels from CIFAR-10's binary records: a label, then three planes."""
+    """Images `(n, 32, 32, 3)` and labels from CIFAR-10's binary records: a label, then three planes.
+
+    Parameters
+    ----------
+    content : the records.
+    """
     length = 1 + int(np.prod(_CIFAR_IMAGE))
     if not content or len(content) % length:
         raise InputError(
