@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 import saddlewalk as sw
 from saddlewalk.features import FeatureHistory, gradient_features, network_features
 from saddlewalk.features.equinox import equinox_features
-from saddlewalk.features.layers import NetworkFeatures, _picture
+from saddlewalk.features.layers import NetworkFeatures, _as_image
 from saddlewalk.features.matrix_functions import (
     cosine,
     matrix_power,
@@ -192,7 +192,10 @@ def test_equinox_modules_agree_with_torch(name):
     make, shape, loss = CASES[name]
     torch.manual_seed(3)
     net = make().double()
-    x, y = data(shape, loss, 9)
+    x, y = data(shape, loss, 8)
+    cut = (
+        5 if name == "dense, squared" else 4
+    )  # batches of two sizes are compiled twice: once is enough
     theirs = module_features(net, [(x, y)], loss, DECAY)
 
     def translated(part):
@@ -221,7 +224,7 @@ def test_equinox_modules_agree_with_torch(name):
 
     with sw.float64():
         module = eqx.nn.Sequential([translated(part) for part in net])
-        pairs = [(a.numpy(), b.numpy()) for a, b in ((x[:5], y[:5]), (x[5:], y[5:]))]
+        pairs = [(a.numpy(), b.numpy()) for a, b in ((x[:cut], y[:cut]), (x[cut:], y[cut:]))]
         ours = equinox_features(module, pairs, penalty, DECAY)
     assert [layer.name for layer in ours.layers] == [
         f".layers[{layer.name}]".lstrip(".") for layer in theirs.layers
@@ -424,7 +427,7 @@ def test_convolutions_of_this_package_agree_with_torch():
     for units in (kernel, sw.units.Deep((kernel, sw.units.Dense(4, "relu")))):
         problem = sw.Problem(sw.tasks.from_arrays(x, y), units)
         theta = RNG.normal(size=(problem.width, problem.size))
-        ours = network_features(problem, theta, weight_decay=DECAY, batch_size=7)
+        ours = network_features(problem, theta, weight_decay=DECAY, batch_size=10)
         net = nn.Sequential(
             nn.Conv1d(1, 3, 2, stride=2, bias=False), nn.Tanh(), nn.Flatten(),
             *((nn.Linear(9, 4, bias=False), nn.ReLU()) if problem.width == 1 else ()),
@@ -608,6 +611,8 @@ def test_diagnose_a_stored_network(stored):
     record = json.loads(done.stdout)
     assert [layer["shape"] for layer in record["layers"]] == [[5, 3], [4, 5], [2, 4]]
     assert (folder / "out" / "figure.png").stat().st_size > 5000
+    kept = NetworkFeatures.load(folder / "out" / "result.nc")
+    assert [layer.weight_decay for layer in kept.layers] == [0.01] * 3
 
 
 class Foreign(nn.Sequential):
@@ -712,10 +717,10 @@ def test_images_on_the_command_line(tmp_path, image):
 
 def test_directions_as_images():
     pixels = np.arange(12.0)
-    np.testing.assert_array_equal(_picture(pixels, (3, 4)), pixels.reshape(3, 4))
-    colors = _picture(np.arange(27.0), (3, 3, 3))
+    np.testing.assert_array_equal(_as_image(pixels, (3, 4)), pixels.reshape(3, 4))
+    colors = _as_image(np.arange(27.0), (3, 3, 3))
     assert colors.shape == (3, 3, 3)
     assert (colors.min(), colors.max()) == (0.0, 1.0)
-    assert _picture(np.arange(9.0), (1, 28, 28)).shape == (3, 3)  # a patch
-    assert _picture(np.arange(27.0), (3, 32, 32)).shape == (3, 3, 3)
-    assert _picture(np.arange(10.0), (28, 28)) is None
+    assert _as_image(np.arange(9.0), (1, 28, 28)).shape == (3, 3)  # a patch
+    assert _as_image(np.arange(27.0), (3, 32, 32)).shape == (3, 3, 3)
+    assert _as_image(np.arange(10.0), (28, 28)) is None

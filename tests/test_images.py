@@ -511,7 +511,7 @@ def test_figure_7_whitens_rows_from_2000_on_centered_on_the_pool(local):
     rows = (gray - gray.mean(axis=0))[2000:3100]
     values, vectors = np.linalg.eigh(rows.T @ rows)
     expected = rows @ (vectors / np.sqrt(values)) @ vectors.T * np.sqrt(1100 / 1024)
-    np.testing.assert_allclose(task.x, expected, atol=1e-9)
+    np.testing.assert_allclose(task.x, expected, atol=1e-10)
     np.testing.assert_array_equal(np.argmax(task.y, axis=1), arrays["y_train"][2000:3100])
     assert task.name == "AGF Fig 7 on cifar10 (subset of 3200)"
     with pytest.raises(InputError, match=r"2 \.\.\. 3200; got 3201"):

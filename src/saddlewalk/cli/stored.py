@@ -71,8 +71,9 @@ def diagnose_stored(
         with store.new_folder(options["out"], options["force"]) as folder:
             found.plot(folder / "figure.png", image=shape)
             found.plot(folder / "figure.svg", image=shape)
+            found.save(folder / "result.nc")
             store.write_json(found.to_json(), folder / "result.json")
             config = {"network": options["setting"], "data": options["data"], "image": image}
             config |= {"network_sha256": fingerprint(options["setting"]), **settings}
             store.write_json(provenance(config), folder / "config.json")
-        note(f"wrote {options['out']}/ (figure.png, figure.svg, result.json, config.json)")
+        note(f"wrote {options['out']}/ ({', '.join(store.FOLDER)})")

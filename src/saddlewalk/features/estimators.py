@@ -99,7 +99,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
             )
             metric = metric if self.diagonal else xp.diag(metric)
             if self.update is not None and self.iterations > 0 and bool(xp.any(centered)):
-                metric = self._search(recursion, inputs, centered, metric, labels)
+                metric = self._best_metric(recursion, inputs, centered, metric, labels)
             else:
                 self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
             machine = recursion.fit(inputs, centered, metric)
@@ -107,14 +107,14 @@ class _RecursiveFeatureMachine(BaseEstimator):
             raise InputError(
                 "The kernel matrix cannot be factored, even with a larger diagonal. Raise the ridge."
             )
-        self._warn(machine)
+        self._warn_of_conditioning(machine)
         on_host = (
             np.asarray(values) for values in (machine.metric, machine.centers, machine.alpha)
         )
         metric, centers, self.dual_coef_ = on_host
         self.machine_ = replace(machine, metric=metric, centers=centers, alpha=self.dual_coef_)
 
-    def _warn(self, machine: Machine) -> None:
+    def _warn_of_conditioning(self, machine: Machine) -> None:
         said = ""
         if machine.jitter > 0:
             said = f"is singular in {self.dtype}: {machine.jitter:g} of its diagonal was added"
@@ -127,7 +127,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
                 stacklevel=4,
             )
 
-    def _search(
+    def _best_metric(
         self, recursion: Recursion, x: Any, y: Any, metric: Any, labels: np.ndarray | None
     ) -> Any:
         """The metric of the iteration with the smallest error on held-out samples."""
@@ -196,12 +196,12 @@ class _RecursiveFeatureMachine(BaseEstimator):
     def _kernel(self, x: np.ndarray) -> AbstractKernel:
         length = self.bandwidth
         if length == "median":
-            length = self._median(x)
+            length = self._median_distance(x)
         elif isinstance(length, str) or not np.isscalar(length):
             raise InputError(f"The bandwidth must be a number or 'median'; got {length!r}.")
         return kernel_named(self.kernel, float(length), self.exponent, self.degree, self.constant)
 
-    def _median(self, x: np.ndarray) -> float:
+    def _median_distance(self, x: np.ndarray) -> float:
         """Median distance of some samples; for inner-product kernels the median norm."""
         rng = np.random.default_rng(0)
         some = x[rng.choice(len(x), min(len(x), _MEDIAN_SAMPLES), replace=False)]

@@ -53,7 +53,7 @@ class FeatureHistory(AbstractResult):
             layer.name: layer.correlations() | {RESIDUAL: layer.residual}
             for layer in features.layers
         }
-        if self._found and _names(now) != _names(self._found[0]):
+        if self._found and _layers_and_measures(now) != _layers_and_measures(self._found[0]):
             raise InputError(
                 "The layers, or what is known of them, changed since the first record."
             )
@@ -106,7 +106,9 @@ class FeatureHistory(AbstractResult):
         return {
             "step": list(self._steps),
             "layers": {
-                layer: {name: _plain(self.series(layer, name)) for name in self._measures()}
+                layer: {
+                    name: _finite_or_none(self.series(layer, name)) for name in self._measures()
+                }
                 for layer in self.layers
             },
         }
@@ -195,11 +197,11 @@ def draw_history(found: "xr.Dataset", backward: bool = False, unit: str = "step"
     return figure
 
 
-def _names(numbers: dict[str, dict[str, float]]) -> dict[str, list[str]]:
+def _layers_and_measures(numbers: dict[str, dict[str, float]]) -> dict[str, list[str]]:
     return {layer: list(measures) for layer, measures in numbers.items()}
 
 
-def _plain(values: list[float]) -> list[float | None]:
+def _finite_or_none(values: list[float]) -> list[float | None]:
     return [value if math.isfinite(value) else None for value in values]
 
 

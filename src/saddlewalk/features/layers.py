@@ -116,12 +116,12 @@ class LayerFeatures:
     @property
     def agop(self) -> Matrix:
         """Average gradient outer product of the outputs."""
-        return self.weight.T @ _known(self.output_square) @ self.weight
+        return self.weight.T @ _required(self.output_square) @ self.weight
 
     @property
     def enfa(self) -> Matrix:
         """The same of the loss."""
-        return self.weight.T @ _known(self.loss_square) @ self.weight
+        return self.weight.T @ _required(self.loss_square) @ self.weight
 
     def agop_power(self, exponent: float) -> Matrix:
         """A power of the AGOP: 1/2 is the Neural Feature Ansatz, 1/L that of deep linear networks.
@@ -130,7 +130,7 @@ class LayerFeatures:
         ----------
         exponent : the power.
         """
-        return self._pulled_back(_known(self.output_square), exponent)
+        return self._pulled_back(_required(self.output_square), exponent)
 
     def _pulled_back(self, square: Matrix, exponent: float) -> Matrix:
         """(W^T S W)^s, from the singular values of W^T S^(1/2)."""
@@ -195,9 +195,13 @@ class LayerFeatures:
         return {
             "layer": self.name,
             "shape": list(self.weight.shape),
-            "pearson": {name: _or_none(value) for name, value in self.correlations().items()},
-            "cosine": {name: _or_none(value) for name, value in self.correlations(cosine).items()},
-            "residual": _or_none(self.residual),
+            "pearson": {
+                name: _finite_or_none(value) for name, value in self.correlations().items()
+            },
+            "cosine": {
+                name: _finite_or_none(value) for name, value in self.correlations(cosine).items()
+            },
+            "residual": _finite_or_none(self.residual),
             "weight_decay": self.weight_decay,
             "implied_weight_decay": self.implied_weight_decay,
         }
@@ -236,7 +240,7 @@ class NetworkFeatures(AbstractResult):
         rows = []
         for layer in self.layers:
             found = layer.correlations()
-            numbers = [_shown(found.get(name, math.nan)) for name in shown]
+            numbers = [_three_digits(found.get(name, math.nan)) for name in shown]
             shape = " x ".join(map(str, layer.weight.shape))
             ends = (layer.residual, layer.implied_weight_decay)
             rows.append([layer.name, shape, *numbers, *(text.number(value, 3) for value in ends)])
@@ -316,7 +320,7 @@ def _draw_directions(
     """Eigenvectors of W^T W, one a panel, as bars or as images of a shape."""
     values, vectors = layer.directions(len(axes))
     for one, value, vector in zip(axes, values, vectors, strict=False):
-        picture = None if image is None else _picture(vector, image)
+        picture = None if image is None else _as_image(vector, image)
         if picture is None:
             one.bar(np.arange(len(vector)), vector)
         else:
@@ -373,7 +377,7 @@ def gradient_features(
         raise InputError("Weights and gradients must be named alike, and there must be some.")
     layers = []
     for name, weight in weights.items():
-        pair = (_plain(weight), _plain(gradients[name]))
+        pair = (_as_numpy(weight), _as_numpy(gradients[name]))
         if pair[0].ndim != 2 or pair[0].shape != pair[1].shape:
             raise InputError(
                 f"'{name}' must be a matrix with a gradient of the same shape; got {pair[0].shape} and "
@@ -383,27 +387,27 @@ def gradient_features(
     return NetworkFeatures(tuple(layers))
 
 
-def _plain(values: Any) -> np.ndarray:
+def _as_numpy(values: Any) -> np.ndarray:
     """A NumPy array of whatever holds numbers; PyTorch wants to be asked."""
     held = values.detach().cpu() if hasattr(values, "detach") else values
     return np.ascontiguousarray(held, dtype=float)
 
 
-def _or_none(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _shown(value: float) -> str:
+def _three_digits(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "-"
 
 
-def _known(square: Matrix | None) -> Matrix:
+def _required(square: Matrix | None) -> Matrix:
     if square is None:
         raise InputError("AGOP and eNFA need a pass over the data; only the gradient is known.")
     return square
 
 
-def _picture(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+def _as_image(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
     """A direction as an image, or as a square patch of one; `None` if it is neither.
 
     Shapes are (rows, columns), (channels, rows, columns) or (rows, columns, channels).

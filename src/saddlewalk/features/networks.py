@@ -48,7 +48,7 @@ def network_features(
     sums: Any = None
     for start in range(0, len(x), batch_size):
         rows = slice(start, start + batch_size)
-        part = _sums(problem, jnp.asarray(theta), x[rows], y[rows], w[rows])
+        part = _sums_over_batch(problem, jnp.asarray(theta), x[rows], y[rows], w[rows])
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
 
     def features(name: str) -> LayerFeatures:
@@ -71,7 +71,9 @@ def _samples_of(problem: Problem) -> Samples:
 
 
 @eqx.filter_jit
-def _sums(problem: Problem, theta: Array, x: Array, y: Array, weights: Array) -> dict[str, Any]:
+def _sums_over_batch(
+    problem: Problem, theta: Array, x: Array, y: Array, weights: Array
+) -> dict[str, Any]:
     """Weighted sums over a batch: gradient of the loss, g g^T, and sum_c q q^T, by layer."""
     named = problem.weights(theta)
 

@@ -158,15 +158,15 @@ class Recursion:
 
     def agop(self, machine: Machine) -> Matrix:
         """The average gradient outer product of a machine, summed over its outputs."""
-        if self._few_samples(machine):
+        if self._cheaper_by_samples(machine):
             return self._agop_by_samples(machine)
-        return self._features(machines.agop_rows, machine) / len(machine.centers)
+        return self._sum_over_blocks(machines.agop_rows, machine) / len(machine.centers)
 
     def fact(self, machine: Machine) -> Matrix:
         """FACT of a machine (Lemma F.1)."""
-        return _product(machine.metric, self._features(machines.fact_rows, machine))
+        return _product(machine.metric, self._sum_over_blocks(machines.fact_rows, machine))
 
-    def _few_samples(self, machine: Machine) -> bool:
+    def _cheaper_by_samples(self, machine: Machine) -> bool:
         """Whether one product of n x n matrices is cheaper than one of n x d for each output."""
         n, outputs = machine.alpha.shape
         return (
@@ -179,12 +179,12 @@ class Recursion:
     def _agop_by_samples(self, machine: Machine) -> Matrix:
         r""":math:`\frac1n M X^\top (S^\top S \circ A) X M` (Proposition 5.1)."""
         x, alpha = machine.centers, machine.alpha
-        geometry = self._whole(x, machine.metric)
+        geometry = self._whole_geometry(x, machine.metric)
         slope = self.kernel.slope(self.xp, geometry, self.kernel.value(self.xp, geometry))
         xm = x @ machine.metric
         return xm.T @ (((slope.T @ slope) * (alpha @ alpha.T)) @ xm) / len(x)
 
-    def _features(self, rows_of: Any, machine: Machine) -> Matrix:
+    def _sum_over_blocks(self, rows_of: Any, machine: Machine) -> Matrix:
         """A sum over blocks of rows of the kernel."""
         xp, x, metric = self.xp, machine.centers, machine.metric
         total: Any = 0.0
@@ -197,12 +197,12 @@ class Recursion:
         """Geometry of some samples against all, block after block."""
         left, right = self.kernel.factors(self.xp, x, metric)
         for rows in _blocks(self.xp, len(x), len(x)):
-            yield rows, self._among(left, right, rows)
+            yield rows, self._geometry_of_rows(left, right, rows)
 
-    def _whole(self, x: Matrix, metric: Matrix) -> Matrix:
-        return self._among(*self.kernel.factors(self.xp, x, metric), slice(0, len(x)))
+    def _whole_geometry(self, x: Matrix, metric: Matrix) -> Matrix:
+        return self._geometry_of_rows(*self.kernel.factors(self.xp, x, metric), slice(0, len(x)))
 
-    def _among(self, left: Matrix, right: Matrix, rows: slice) -> Matrix:
+    def _geometry_of_rows(self, left: Matrix, right: Matrix, rows: slice) -> Matrix:
         """Of a sample and itself exactly 0: the distance has a root there, which rounding would enlarge."""
         geometry = self.kernel.product(self.xp, left[rows], right)
         if not self.kernel.radial:
@@ -233,7 +233,7 @@ def _compiled_kernel() -> Any:
     import jax
 
     def values(recursion: Recursion, x: Matrix, metric: Matrix, ridge: Any, jitter: Any) -> Matrix:
-        matrix = recursion.kernel.value(recursion.xp, recursion._whole(x, metric))
+        matrix = recursion.kernel.value(recursion.xp, recursion._whole_geometry(x, metric))
         here = np.arange(len(x))
         extra = ridge + jitter * recursion.xp.diagonal(matrix).mean()
         return matrix.at[here, here].add(extra.astype(matrix.dtype))

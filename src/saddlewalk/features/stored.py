@@ -91,7 +91,7 @@ def stored_features(
     if isinstance(next(_leaves(module)), nn.Linear):
         inputs = inputs.flatten(1)
     outputs = _answer_shape(module, inputs[:1])
-    targets, penalty = _penalty(loss, np.asarray(y), first.dtype, outputs)
+    targets, penalty = _targets_and_loss(loss, np.asarray(y), first.dtype, outputs)
     starts = range(0, len(inputs), batch_size)
     pairs = ((inputs[k : k + batch_size], targets[k : k + batch_size]) for k in starts)
     return module_features(module, pairs, penalty, weight_decay)
@@ -208,12 +208,12 @@ def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn
     return nn.Sequential(OrderedDict(parts[:-1]))
 
 
-def _penalty(
+def _targets_and_loss(
     name: str, y: np.ndarray, dtype: torch.dtype, outputs: tuple[int, ...]
 ) -> tuple[torch.Tensor, Any]:
     """Targets in the shape that the loss wants, and the loss."""
     if name == "cross-entropy":
-        return _labels(y, outputs[0]), nn.CrossEntropyLoss()
+        return _class_labels(y, outputs[0]), nn.CrossEntropyLoss()
     if name not in LOSSES:
         raise InputError(f"Unknown loss '{name}'.{nearest(name, LOSSES)}")
     targets = torch.as_tensor(y.reshape(len(y), -1), dtype=dtype)
@@ -228,7 +228,7 @@ def _penalty(
     return targets, lambda f, t: 0.5 * ((f - t) ** 2).flatten(1).sum(dim=1).mean()
 
 
-def _labels(y: np.ndarray, classes: int) -> torch.Tensor:
+def _class_labels(y: np.ndarray, classes: int) -> torch.Tensor:
     """Whole numbers below the number of classes, or one-hot rows of that many."""
     if y.ndim == 2 and y.shape[1] == classes > 1:
         if not np.array_equal(np.sort(y, axis=1)[:, -1], y.sum(axis=1)):

@@ -154,7 +154,7 @@ def _prepared(
     """Centered inputs, whitened or in principal components or both."""
     if not whiten and components is None:
         return x
-    left, scales, right = _principal(x)
+    left, scales, right = _principal_components(x)
     n, rank = left.shape
     kept = rank if components is None else components
     if kept > rank:
@@ -168,7 +168,7 @@ def _prepared(
     return left if components is not None else left @ right
 
 
-def _principal(
+def _principal_components(
     x: Float[np.ndarray, "n d"],
 ) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, " r"], Float[np.ndarray, "r d"]]:
     """Singular vectors and values up to the rank, each vector's largest entry positive.

@@ -29,7 +29,7 @@ Arrays = dict[str, np.ndarray]
 FOLDER_VARIABLE = "SADDLEWALK_DATA"
 IMAGE_ARRAYS = ("X_train", "y_train", "X_test", "y_test")
 CLASSES = 10
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Seconds without a byte after which a download has failed."""
 _log = logging.getLogger(__name__)
 
@@ -193,7 +193,7 @@ def _check_tables(file: Path, arrays: Arrays) -> None:
 
 def _fetch(name: str, public: PublicSet) -> Arrays:
     if public.parse is None:
-        raise _absent(
+        raise _not_here(
             name,
             public,
             "there is no one place to get it from: it is made of the UCI tables of Fernandez-Delgado et al. "
@@ -204,27 +204,27 @@ def _fetch(name: str, public: PublicSet) -> Arrays:
     size = sum(part.length for part in public.downloads) / 1e6
     _log.warning("Downloading %s (%.0f MB), to be kept in %s", name, size, target)
     arrays = public.parse([_download(name, public, part) for part in public.downloads])
-    _keep(arrays, target)
+    _write_to_cache(arrays, target)
     return arrays
 
 
 def _download(name: str, public: PublicSet, part: Download) -> bytes:
     try:
-        with urlopen(part.url, timeout=_PATIENCE) as answer:
+        with urlopen(part.url, timeout=_TIMEOUT) as answer:
             content: bytes = answer.read(part.length + 1)  # no more than it takes to see a mistake
     except (OSError, HTTPException) as error:
-        raise _absent(name, public, f"{part.url} cannot be reached ({error})") from error
+        raise _not_here(name, public, f"{part.url} cannot be reached ({error})") from error
     if len(content) < part.length:
         seen = f"{len(content)} of {part.length} bytes"
-        raise _absent(name, public, f"the download of {part.url} broke off after {seen}")
+        raise _not_here(name, public, f"the download of {part.url} broke off after {seen}")
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != part.md5:
         reason = f"{part.url} sent something else than was published (MD5 {found}, not {part.md5})"
-        raise _absent(name, public, reason)
+        raise _not_here(name, public, reason)
     return content
 
 
-def _absent(name: str, public: PublicSet, reason: str) -> InputError:
+def _not_here(name: str, public: PublicSet, reason: str) -> InputError:
     wanted = " or ".join(public.files)
     named = os.environ.get(FOLDER_VARIABLE)
     local = (
@@ -245,7 +245,7 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _keep(arrays: Arrays, target: Path) -> None:
+def _write_to_cache(arrays: Arrays, target: Path) -> None:
     try:
         with replacing(target) as draft, draft.open("wb") as handle:
             np.savez(handle, **arrays)  # type: ignore[arg-type]
