@@ -8,11 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from threadpoolctl import threadpool_limits
 
 import saddlewalk as sw
 from saddlewalk.features import FeatureHistory, gradient_features, network_features
 from saddlewalk.features.equinox import equinox_features
-from saddlewalk.features.layers import _picture, cosine, pearson, power, symmetrized_product
+from saddlewalk.features.layers import NetworkFeatures, _as_image
+from saddlewalk.features.matrix_functions import (
+    cosine,
+    matrix_power,
+    pearson,
+    symmetrized,
+    symmetrized_product,
+)
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
@@ -22,6 +30,16 @@ from saddlewalk.features.torch import lightning_callback, module_features  # noq
 
 RNG = np.random.default_rng(0)
 DECAY = 0.02
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Networks of a dozen numbers: threads would wait for each other, and for other tests."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with threadpool_limits(1):
+        yield
+    torch.set_num_threads(before)
 
 
 def dense():
@@ -155,7 +173,7 @@ def test_networks_of_this_package_agree_with_torch():
     y = np.tanh(x[:, :2])
     problem = sw.Problem(sw.tasks.from_arrays(x, y), units)
     theta = RNG.normal(size=(1, problem.size))
-    ours = network_features(problem, theta, DECAY, batch=7)
+    ours = network_features(problem, theta, weight_decay=DECAY, batch_size=7)
     net = nn.Sequential(
         nn.Linear(3, 5, bias=False), nn.Tanh(), nn.Linear(5, 4, bias=False), nn.ReLU(),
         nn.Linear(4, 2, bias=False),
@@ -174,7 +192,10 @@ def test_equinox_modules_agree_with_torch(name):
     make, shape, loss = CASES[name]
     torch.manual_seed(3)
     net = make().double()
-    x, y = data(shape, loss, 9)
+    x, y = data(shape, loss, 8)
+    cut = (
+        5 if name == "dense, squared" else 4
+    )  # batches of two sizes are compiled twice: once is enough
     theirs = module_features(net, [(x, y)], loss, DECAY)
 
     def translated(part):
@@ -203,7 +224,7 @@ def test_equinox_modules_agree_with_torch(name):
 
     with sw.float64():
         module = eqx.nn.Sequential([translated(part) for part in net])
-        pairs = [(a.numpy(), b.numpy()) for a, b in ((x[:5], y[:5]), (x[5:], y[5:]))]
+        pairs = [(a.numpy(), b.numpy()) for a, b in ((x[:cut], y[:cut]), (x[cut:], y[cut:]))]
         ours = equinox_features(module, pairs, penalty, DECAY)
     assert [layer.name for layer in ours.layers] == [
         f".layers[{layer.name}]".lstrip(".") for layer in theirs.layers
@@ -335,6 +356,7 @@ def test_history_of_a_training(tmp_path):
     history = FeatureHistory()
     with pytest.raises(sw.InputError, match="Nothing has been recorded"):
         history.to_xarray()
+    assert "nothing has been recorded" in str(history)
     for step in range(601):
         if step % 200 == 0:
             numbers = history.record(step, module_features(net, [(x, y)], loss, DECAY))
@@ -345,10 +367,17 @@ def test_history_of_a_training(tmp_path):
     assert found["pearson"].sizes == {"step": 4, "layer": 3, "matrix": 12}
     assert float(found["residual"][-1].max()) < 0.05 < 0.3 < float(found["residual"][0].min())
     assert numbers["0/FACT"] == float(found["pearson"].sel(layer="0", matrix="FACT")[-1]) > 0.99
-    history.plot(tmp_path / "history.png")
+    assert len(history.plot().axes) == 3
     history.plot(tmp_path / "backward.png", backward=True)
-    assert (tmp_path / "history.png").stat().st_size > 5000
-    with pytest.raises(sw.InputError, match="layers have changed"):
+    assert (tmp_path / "backward.png").stat().st_size > 5000
+    again = FeatureHistory.load(history.save(tmp_path / "history.nc"))
+    assert str(again) == str(history)
+    assert "4 records, step 0 to 600" in str(again)
+    assert json.dumps(again.to_json()) == json.dumps(history.to_json())
+    assert again.series("0", "FACT")[-1] == numbers["0/FACT"]
+    again.record(800, module_features(net, [(x, y)], loss, DECAY))
+    assert len(again) == 5
+    with pytest.raises(sw.InputError, match="changed since the first record"):
         history.record(700, module_features(net, [(x, y)], loss, DECAY, layers=["0"]))
 
 
@@ -398,7 +427,7 @@ def test_convolutions_of_this_package_agree_with_torch():
     for units in (kernel, sw.units.Deep((kernel, sw.units.Dense(4, "relu")))):
         problem = sw.Problem(sw.tasks.from_arrays(x, y), units)
         theta = RNG.normal(size=(problem.width, problem.size))
-        ours = network_features(problem, theta, DECAY, batch=7)
+        ours = network_features(problem, theta, weight_decay=DECAY, batch_size=10)
         net = nn.Sequential(
             nn.Conv1d(1, 3, 2, stride=2, bias=False), nn.Tanh(), nn.Flatten(),
             *((nn.Linear(9, 4, bias=False), nn.ReLU()) if problem.width == 1 else ()),
@@ -420,13 +449,65 @@ def test_two_layers_of_this_package():
     x = RNG.normal(size=(10, 3))
     problem = sw.Problem(sw.tasks.from_arrays(x, x[:, :2] ** 2), sw.units.Dense(4, "quadratic"))
     theta = RNG.normal(size=(4, problem.size))
-    found = network_features(problem, theta, 0.1)
+    found = network_features(problem, theta, weight_decay=0.1)
     with sw.float64():
         slope = np.asarray(jax.grad(problem.loss)(jnp.asarray(theta)))
     np.testing.assert_allclose(found["w"].fact, -theta[:, :3].T @ slope[:, :3] / 0.1, rtol=1e-10)
     np.testing.assert_allclose(found["a"].fact, -theta[:, 3:] @ slope[:, 3:].T / 0.1, rtol=1e-10)
     assert "residual" in str(found)
     assert found.to_json()["layers"][0]["shape"] == [4, 3]
+
+
+@pytest.fixture(scope="module")
+def trained():
+    """A run that saved a few moments, put together by hand: nothing has to be compiled for it."""
+    rng = np.random.default_rng(4)
+    x, time = rng.normal(size=(10, 3)), np.arange(4.0)
+    units = sw.units.Dense(4, "quadratic")
+    problem = sw.Problem(sw.tasks.from_arrays(x, x[:, :2] ** 2), units)
+    saved = {"time": time, "parameters": rng.normal(size=(4, 4, 5))}
+    none = {name: np.zeros(0) for name in ("time", "unit", "upward")}
+    return sw.Trajectory.from_arrays({"time": time, "loss": time}, saved, none, {}, problem)
+
+
+def test_features_of_a_run(trained):
+    """A run knows its problem and its weights; a problem is given them."""
+    theta = trained.parameters
+    for at in (-1, 0, 2):
+        found = network_features(trained, at=at)
+        same = network_features(trained.problem, theta[at])
+        np.testing.assert_array_equal(found["w"].weight, theta[at][:, :3])
+        np.testing.assert_array_equal(found["w"].fact, same["w"].fact)
+    many = len(theta)
+    for give, words in (
+        (lambda: network_features(trained, theta[0]), "weights of its own"),
+        (lambda: network_features(trained, at=many), f"has {many} saved moments"),
+        (lambda: network_features(trained.problem), "no weights of its own"),
+        (lambda: network_features(trained.problem, theta[0], at=0), "moment of a run"),
+        (lambda: network_features(trained.problem, theta[0][:, :2]), r"shape \(4, 5\)"),
+        (lambda: network_features(trained.problem, np.nan * theta[0]), "NaN"),
+        (lambda: network_features(theta[0]), "Give a run"),
+        (lambda: network_features(trained, batch_size=0), "batch_size must be at least 1"),
+    ):
+        with pytest.raises(sw.InputError, match=words):
+            give()
+    linear = sw.Problem(trained.problem.task, sw.units.Dense(4, "linear"))
+    with pytest.raises(sw.InputError, match="keep_samples=True"):
+        network_features(linear, theta[0])
+
+
+@pytest.mark.parametrize("decay", [None, 0.1])
+def test_features_are_kept_whole(trained, tmp_path, decay):
+    W, G = RNG.normal(size=(2, 3, 4))
+    for found in (
+        network_features(trained, weight_decay=decay),
+        gradient_features({"a/b.0": W, "1": W.T}, {"a/b.0": G, "1": G.T}, decay),
+    ):
+        again = NetworkFeatures.load(found.save(tmp_path / "features.nc"))
+        assert str(again) == str(found)
+        assert "<table>" in again._repr_html_()
+        assert json.dumps(again.to_json()) == json.dumps(found.to_json())
+        np.testing.assert_array_equal(again[0].gradient, found[0].gradient)
 
 
 def test_measures():
@@ -441,14 +522,21 @@ def test_measures():
         np.testing.assert_allclose(S @ S, F @ F.T, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(S, S.T)
         assert np.linalg.eigvalsh(S).min() > -1e-12
-    np.testing.assert_allclose(power(A @ A.T, 0.5) @ power(A @ A.T, 0.5), A @ A.T, rtol=1e-9)
+    root = matrix_power(A @ A.T, 0.5)
+    np.testing.assert_allclose(root @ root, A @ A.T, rtol=1e-9)
+    fourth = symmetrized(A, 0.25)
+    np.testing.assert_allclose(fourth @ fourth @ fourth @ fourth, A @ A.T, rtol=1e-9)
+    for diagonal in (matrix_power(np.array([4.0, -1e-9]), 0.5), symmetrized(np.array([-2.0, 0.0]))):
+        np.testing.assert_allclose(diagonal, [2.0, 0.0])
 
 
 def test_picture(tmp_path):
     net = nn.Linear(4, 3)
     x = torch.randn(6, 4)
     found = module_features(net, [(x, x[:, :3])], nn.MSELoss())
-    found.plot(tmp_path / "features.png", image=(2, 2), many=3)
+    assert len(found.plot().axes) == 1 + 4
+    figure = found.plot(tmp_path / "features.png", image=(2, 2), directions=3)
+    assert len(figure.axes) == 1 + 3
     assert (tmp_path / "features.png").stat().st_size > 5000
 
 
@@ -492,7 +580,9 @@ def test_a_stored_network_is_the_network(stored):
     folder, net, x, labels = stored
     batches = [(torch.tensor(x), torch.tensor(labels))]
     truth = module_features(net, batches, nn.CrossEntropyLoss(), 0.01)
-    found = stored_features(folder / "net.pt", x, labels, "relu", "cross-entropy", 0.01, batch=8)
+    found = stored_features(
+        folder / "net.pt", x, labels, "relu", "cross-entropy", 0.01, batch_size=8
+    )
     for one, other in zip(found.layers, truth.layers, strict=True):
         np.testing.assert_allclose(one.fact, other.fact, rtol=1e-3, atol=1e-5)
         np.testing.assert_allclose(one.agop, other.agop, rtol=1e-3, atol=1e-5)
@@ -521,6 +611,8 @@ def test_diagnose_a_stored_network(stored):
     record = json.loads(done.stdout)
     assert [layer["shape"] for layer in record["layers"]] == [[5, 3], [4, 5], [2, 4]]
     assert (folder / "out" / "figure.png").stat().st_size > 5000
+    kept = NetworkFeatures.load(folder / "out" / "result.nc")
+    assert [layer.weight_decay for layer in kept.layers] == [0.01] * 3
 
 
 class Foreign(nn.Sequential):
@@ -625,10 +717,10 @@ def test_images_on_the_command_line(tmp_path, image):
 
 def test_directions_as_images():
     pixels = np.arange(12.0)
-    np.testing.assert_array_equal(_picture(pixels, (3, 4)), pixels.reshape(3, 4))
-    colors = _picture(np.arange(27.0), (3, 3, 3))
+    np.testing.assert_array_equal(_as_image(pixels, (3, 4)), pixels.reshape(3, 4))
+    colors = _as_image(np.arange(27.0), (3, 3, 3))
     assert colors.shape == (3, 3, 3)
     assert (colors.min(), colors.max()) == (0.0, 1.0)
-    assert _picture(np.arange(9.0), (1, 28, 28)).shape == (3, 3)  # a patch
-    assert _picture(np.arange(27.0), (3, 32, 32)).shape == (3, 3, 3)
-    assert _picture(np.arange(10.0), (28, 28)) is None
+    assert _as_image(np.arange(9.0), (1, 28, 28)).shape == (3, 3)  # a patch
+    assert _as_image(np.arange(27.0), (3, 32, 32)).shape == (3, 3, 3)
+    assert _as_image(np.arange(10.0), (28, 28)) is None

@@ -1,81 +1,254 @@
-"""The contract every family of units obeys, and the order kappa found at the origin."""
+"""The contract every family of units obeys, and the order kappa found at the origin.
 
+A family is tested as soon as `saddlewalk.units` exports it, on the network that its `example` gives.
+"""
+
+import dataclasses
+import inspect
+import runpy
+from pathlib import Path
+
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import saddlewalk as sw
+from saddlewalk.units import AbstractUnits, Layer
 from saddlewalk.units.base import size_of, unpack
 
-HOMOGENEOUS = {
-    "diagonal": (sw.units.Diagonal(), 3, 1, 2),
-    "linear": (sw.units.Dense(4, "linear"), 3, 2, 2),
-    "relu": (sw.units.Dense(4, "relu"), 3, 2, 2),
-    "leaky-relu": (sw.units.Dense(4, "leaky-relu"), 3, 2, 2),
-    "quadratic": (sw.units.Dense(4, "quadratic"), 3, 2, 3),
-    "cubic": (sw.units.Dense(4, "cubic"), 3, 2, 4),
+SKELETON = Path(__file__).parent.parent / "docs" / "howto" / "skeletons" / "unit.py"
+EXPORTED = {
+    name: value
+    for name, value in vars(sw.units).items()
+    if inspect.isclass(value) and issubclass(value, AbstractUnits) and not inspect.isabstract(value)
 }
-SMOOTH = {
-    "tanh": (sw.units.Dense(4, "tanh"), 2),
-    "sin": (sw.units.Dense(4, "sin"), 2),
-    "gelu": (sw.units.Dense(4, "gelu"), 2),
-    "z-tanh-z": (sw.units.Dense(4, "z-tanh-z"), 3),
-    "own": (sw.units.Dense(4, lambda z: z**5 / (1 + z**2)), 6),
-}
+FAMILIES = {**EXPORTED, "skeleton": runpy.run_path(str(SKELETON))["Gated"]}
+NOT_HOMOGENEOUS = ("SoftmaxSelfAttention",)
 
 
-def respond(units, inputs, outputs, theta, x):
-    return units.respond(unpack(units.layers(inputs, outputs), theta), units.view(x, 1))
+@dataclasses.dataclass
+class Network:
+    """The example of a family, at random weights and inputs."""
+
+    name: str
+    units: AbstractUnits
+    inputs: int
+    outputs: int
+
+    def __post_init__(self):
+        rng = np.random.default_rng(1)
+        self.shapes = self.units.layers(self.inputs, self.outputs)
+        self.width = self.units.count(self.inputs)
+        self.theta = rng.normal(size=(self.width, size_of(self.shapes)))
+        self.x = jnp.asarray(rng.normal(size=(5, self.inputs)))
+
+    @property
+    def degree(self):
+        """What the package says, found once."""
+        return sw.units.traits_of(self.units, self.inputs, self.outputs).degree
+
+    def weights(self, theta):
+        return jax.vmap(lambda row: unpack(self.shapes, row))(jnp.asarray(theta))
+
+    def function(self, theta, units=None, shapes=None):
+        """All outputs on all inputs, `(samples, outputs)`: one compiled program a shape."""
+        units, shapes = units or self.units, shapes or self.shapes
+        return _function(units, tuple(shapes.items()), jnp.asarray(theta), self.x)
 
 
-@pytest.fixture(params=HOMOGENEOUS)
-def family(request):
-    units, inputs, outputs, degree = HOMOGENEOUS[request.param]
-    rng = np.random.default_rng(1)
+@eqx.filter_jit
+def _function(units, shapes, theta, x):
+    weights = jax.vmap(lambda row: unpack(dict(shapes), row))(theta)
+    return jax.vmap(lambda one: units.combine(weights, one))(x)
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def example(request):
     with sw.float64():
-        theta = jnp.asarray(rng.normal(size=size_of(units.layers(inputs, outputs))))
-        x = jnp.asarray(rng.normal(size=inputs))
-        yield (
-            (lambda t: respond(units, inputs, outputs, t, x)),
-            theta,
-            degree,
-            units,
-            inputs,
-            outputs,
+        return Network(request.param, *FAMILIES[request.param].example())
+
+
+@pytest.fixture
+def network(example):
+    with sw.float64():
+        yield example
+
+
+def test_every_family_of_the_package_is_exported():
+    def below(cls):
+        return {cls, *(deeper for one in cls.__subclasses__() for deeper in below(one))}
+
+    own = {cls for cls in below(AbstractUnits) if cls.__module__.startswith("saddlewalk.")}
+    assert {cls for cls in own if not inspect.isabstract(cls)} == set(EXPORTED.values())
+
+
+def test_a_family_without_an_example_is_told_to_add_one():
+    class Bare(sw.units.Dense):
+        example = AbstractUnits.__dict__["example"]
+
+    with pytest.raises(NotImplementedError, match="add a classmethod `example`"):
+        Bare.example()
+
+
+def test_shape_and_zero_at_the_origin(network):
+    for scale, zero in ((1.0, False), (0.0, True)):
+        answers = np.asarray(network.function(scale * network.theta))
+        assert answers.shape == (5, network.outputs)
+        assert np.isfinite(answers).all()
+        assert np.any(answers) != zero
+    one = network.units.view(network.x[0], 0)
+    first = unpack(network.shapes, jnp.asarray(network.theta[0]))
+    assert network.units.respond(first, one).shape == (network.outputs,)
+
+
+def test_degree_is_the_scaling_exponent_near_the_origin(network):
+    small = 2.0**-20
+    near, nearer = (
+        np.asarray(network.function(t * network.theta), float) for t in (small, small / 2)
+    )
+    alive = np.abs(nearer) > 0
+    assert alive.any()
+    np.testing.assert_allclose(np.log2(near[alive] / nearer[alive]), network.degree, atol=1e-3)
+
+
+def test_euler_identity(network):
+    """Homogeneous units: f(t theta) = t^kappa f(theta), and theta grad f = kappa f."""
+    if network.name in NOT_HOMOGENEOUS:
+        pytest.skip("not homogeneous")
+    degree, theta = network.degree, jnp.asarray(network.theta)
+    answers, slope = jax.jvp(network.function, (theta,), (theta,))
+    np.testing.assert_allclose(network.function(0.37 * theta), 0.37**degree * answers, rtol=1e-10)
+    np.testing.assert_allclose(slope, degree * answers, rtol=1e-10)
+
+
+def test_jit_and_vmap_agree_with_plain_calls(network):
+    weights = network.weights(network.theta)
+    plain = [network.units.combine(weights, one) for one in network.x]
+    np.testing.assert_allclose(network.function(network.theta), plain, rtol=1e-11, atol=1e-13)
+
+
+def test_one_trace_serves_all_weights_and_equal_units(network):
+    traces = 0
+
+    @eqx.filter_jit
+    def answer(units, theta):
+        nonlocal traces
+        traces += 1
+        weights = jax.vmap(lambda row: unpack(network.shapes, row))(theta)
+        return units.combine(weights, network.x[0])
+
+    for k in range(3):
+        units, *_ = FAMILIES[network.name].example()
+        answer(units, jnp.asarray(k * network.theta))
+    assert traces == 1
+
+
+def test_the_network_is_the_sum_of_its_units(network):
+    if not network.units.additive:
+        assert network.width == 1
+    rows = [unpack(network.shapes, jnp.asarray(row)) for row in network.theta]
+    respond = jax.jit(lambda row, x, k: network.units.respond(row, network.units.view(x, k)))
+    for x, answer in zip(network.x, network.function(network.theta), strict=True):
+        parts = [respond(row, x, k) for k, row in enumerate(rows)]
+        np.testing.assert_allclose(answer, np.sum(parts, axis=0), rtol=1e-11, atol=1e-13)
+
+
+def as_matrix(network, name, values):
+    """Weights (or gradients, with leading axes for outputs) of a layer as a matrix (neurons, reads)."""
+    lead = values.ndim - 1 - len(network.shapes[name])
+    if not network.units.additive:
+        return values[(slice(None),) * lead + (0,)]
+    if name == next(iter(network.shapes)):
+        return values
+    swapped = np.swapaxes(values, lead, lead + 1)
+    return swapped.reshape(*swapped.shape[: lead + 1], -1)
+
+
+def test_gradient_factors_and_preactivations_are_those_of_autodiff(network):
+    weights, x = network.weights(network.theta), network.x[0]
+    units = network.units
+    if jax.eval_shape(units.gradient_factors, weights, x) is None:
+        pytest.skip("gradients are no outer products")
+    # compiled as one: operation by operation takes many times as long
+    factors, found, slopes = jax.jit(
+        lambda named: (
+            units.gradient_factors(named, x),
+            units.preactivations(named, x),
+            jax.jacrev(lambda moved: units.combine(moved, x))(named),
         )
+    )(weights)
+    assert set(factors) == set(network.shapes)
+    entering = []
+    for name in network.shapes:
+        reads, worth = factors[name]
+        h = np.atleast_2d(reads)
+        q = np.asarray(worth).reshape(network.outputs, len(h), -1)
+        truth = as_matrix(network, name, np.asarray(slopes[name]))
+        product = np.einsum("cpi,pj->cij", q, h)
+        np.testing.assert_allclose(product, truth, rtol=1e-10, atol=1e-12)
+        entering.append((as_matrix(network, name, np.asarray(weights[name])) @ h.T).ravel())
+    # what enters a neuron is what its weights make of what they read; the last layer has no neurons
+    np.testing.assert_allclose(found, np.concatenate(entering[:-1]), rtol=1e-10, atol=1e-12)
 
 
-def test_scaling_by_t_scales_the_output_by_t_to_the_kappa(family):
-    f, theta, degree, *_ = family
-    np.testing.assert_allclose(f(0.37 * theta), 0.37**degree * f(theta), rtol=1e-12)
+def test_units_can_be_taken_permuted_and_put_back(network):
+    before = network.function(network.theta)
+    for layer in network.units.hidden:
+        taken = network.units.take(network.shapes, network.theta, layer)
+        same = network.units.put(network.shapes, network.theta, taken, layer)
+        np.testing.assert_array_equal(same, network.theta)
+        turned = Layer(*(np.asarray(part)[::-1] for part in taken))
+        other = network.units.put(network.shapes, network.theta, turned, layer)
+        assert not np.array_equal(other, network.theta)
+        np.testing.assert_allclose(network.function(other), before, rtol=1e-10, atol=1e-12)
 
 
-def test_euler_identity(family):
-    f, theta, degree, *_ = family
-    _, derivative = jax.jvp(f, (theta,), (theta,))
-    np.testing.assert_allclose(derivative, degree * f(theta), rtol=1e-12)
+def test_a_unit_can_be_split_into_two(network):
+    """Half of the outgoing weights each: a wider network, and the same function."""
+    before = network.function(network.theta)
+    for layer in network.units.hidden:
+        u, v = (np.asarray(p) for p in network.units.take(network.shapes, network.theta, layer))
+        half = np.concatenate([v[:1] / 2, v[1:], v[:1] / 2])
+        wider = network.units.resized(len(u) + 1, layer)
+        split = Layer(np.concatenate([u, u[:1]]), half)
+        theta = network.units.put(network.shapes, network.theta, split, layer)
+        shapes = wider.layers(network.inputs, network.outputs)
+        assert theta.shape == (wider.count(network.inputs), size_of(shapes))
+        after = network.function(theta, wider, shapes)
+        np.testing.assert_allclose(after, before, rtol=1e-10, atol=1e-12)
 
 
-def test_zero_at_the_origin_and_shape_and_jit(family):
-    f, theta, _, _, _, outputs = family
-    assert not np.any(f(0 * theta))
-    assert f(theta).shape == (outputs,)
-    np.testing.assert_allclose(jax.jit(f)(theta), f(theta), rtol=1e-13)
+def test_starts_are_proportional_to_the_scale(network):
+    def start(scale):
+        key = jax.random.key(0)
+        return network.units.initialize(network.shapes, network.width, scale, key)
+
+    assert start(1.0).shape == network.theta.shape
+    np.testing.assert_allclose(start(1e-3), 1e-3 * start(1.0), rtol=1e-12)
 
 
-def test_degree_is_found(family):
-    _, _, degree, units, inputs, outputs = family
-    assert sw.units.find_degree(units, inputs, outputs) == degree
+def test_the_skeleton_runs(capsys):
+    runpy.run_path(str(SKELETON), run_name="__main__")
+    assert capsys.readouterr().out == "order 3\n"
 
 
-@pytest.mark.parametrize("name", SMOOTH)
+# --- activations, starts and rates ------------------------------------------------------------------------
+
+DEGREES = {
+    **{"linear": 2, "relu": 2, "leaky-relu": 2, "tanh": 2, "sin": 2, "gelu": 2},
+    **{"quadratic": 3, "z-tanh-z": 3, "1-cos": 3, "log-cosh": 3, "cubic": 4, "z2-tanh-z": 4},
+    "sigmoid": 1,  # a * sigmoid(0): first order in a
+}
+
+
+@pytest.mark.parametrize("name", sw.units.ACTIVATIONS)
 def test_degree_is_the_leading_taylor_order(name):
-    units, degree = SMOOTH[name]
-    assert sw.units.find_degree(units, 3, 2) == degree
+    assert sw.units.find_degree(sw.units.Dense(4, name), 3, 2) == DEGREES[name]
 
 
-def test_units_that_are_not_zero_at_the_origin_are_refused_or_of_order_one():
+def test_units_that_are_not_zero_at_the_origin_are_refused():
     class Offset(sw.units.AbstractUnits):
         width: int
 
@@ -87,8 +260,8 @@ def test_units_that_are_not_zero_at_the_origin_are_refused_or_of_order_one():
 
     with pytest.raises(sw.InputError, match="not zero at zero"):
         sw.units.find_degree(Offset(2), 3, 2)
-    sigmoid = sw.units.Dense(2, jax.nn.sigmoid)  # a * sigmoid(0): first order in a
-    assert sw.units.find_degree(sigmoid, 3, 2) == 1
+    own = sw.units.Dense(4, lambda z: z**5 / (1 + z**2))
+    assert sw.units.find_degree(own, 3, 2) == 6
 
 
 def test_initial_norms_have_mean_square_alpha_squared(small_regression):
@@ -98,23 +271,6 @@ def test_initial_norms_have_mean_square_alpha_squared(small_regression):
     assert np.mean(np.sum(theta**2, axis=1)) == pytest.approx(1e-6, rel=0.03)
     half = np.sum(theta[:, :3] ** 2, axis=1)
     assert np.mean(half) == pytest.approx(5e-7, rel=0.05)
-
-
-@pytest.mark.parametrize("units", [sw.units.Dense(3, "tanh"), sw.units.Dense(3, "linear")])
-def test_all_units_at_once_are_the_sum_of_each(units, small_regression):
-    problem = sw.Problem(small_regression, units, keep_samples=True)
-    with sw.float64():
-        theta = problem.initialize(1.0, 3)
-        total = jnp.sum(problem.features(theta), axis=0)
-        np.testing.assert_allclose(problem.function(theta), total, rtol=1e-12)
-
-
-def test_all_diagonal_units_at_once(fig3):
-    problem = sw.Problem(fig3, sw.units.Diagonal())
-    with sw.float64():
-        theta = jnp.asarray(np.random.default_rng(0).normal(size=(5, 2)))
-        total = jnp.sum(problem.features(theta), axis=0)
-        np.testing.assert_allclose(problem.function(theta), total, rtol=1e-12)
 
 
 def test_layer_rates_are_the_rates_of_the_weights(small_regression):
@@ -128,19 +284,16 @@ def test_layer_rates_are_the_rates_of_the_weights(small_regression):
         np.testing.assert_allclose(rated.velocity(theta), factor * plain.velocity(theta))
 
 
-@pytest.mark.parametrize("solver", ["explicit", "implicit"])
-def test_rates_conserve_the_balance_between_layers(small_regression, solver):
-    """|w|^2 / rate_w - |a|^2 / rate_a is conserved by linear units, for each neuron."""
-    path = sw.train(
-        small_regression,
-        sw.units.Dense(3, "linear"),
-        0.3,
-        solver=solver,
-        rates={"w": 0.2, "a": 3.0},
-        max_time=20.0,
-    )
+def test_rates_conserve_the_balance_between_layers(small_regression):
+    """|w|^2 / rate_w - |a|^2 / rate_a is conserved by linear units, for each neuron.
+
+    By implicit steps; explicit ones have such a test in test_regimes.py.
+    """
+    units, rates = sw.units.Dense(3, "linear"), {"w": 0.2, "a": 3.0}
+    path = sw.train(small_regression, units, 0.3, solver="implicit", rates=rates, max_time=5.0)
     w, a = path.parameters[..., :3], path.parameters[..., 3:]
     balance = np.sum(w**2, axis=2) / 0.2 - np.sum(a**2, axis=2) / 3.0
+    assert np.abs(path.parameters[-1] - path.parameters[0]).max() > 0.1
     np.testing.assert_allclose(balance, np.broadcast_to(balance[0], balance.shape), atol=1e-6)
 
 

@@ -124,7 +124,7 @@ def diagnose(
 
     run = _prepared(setting, options, out, force)
     path = run.train()
-    found: Any = (find_regime if regime else find_phases)(path, path.problem)
+    found: Any = find_regime(path) if regime else find_phases(path)
     _finish(found, {**found.to_json(), "setting": setting}, run, out, force, as_json)
     _exit_if_interrupted(path)
 

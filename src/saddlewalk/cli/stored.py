@@ -65,10 +65,11 @@ def diagnose_stored(
     show(found, found.to_json(), options["as_json"])
     if options["out"] is not None:
         with store.new_folder(options["out"], options["force"]) as folder:
-            found.plot(folder / "figure.png", shape)
-            found.plot(folder / "figure.svg", shape)
+            found.plot(folder / "figure.png", image=shape)
+            found.plot(folder / "figure.svg", image=shape)
+            found.save(folder / "result.nc")
             store.write_json(found.to_json(), folder / "result.json")
             config = {"network": options["setting"], "data": options["data"], "image": image}
             config |= {"network_sha256": fingerprint(options["setting"]), **settings}
             store.write_json(provenance(config), folder / "config.json")
-        note(f"wrote {options['out']}/ (figure.png, figure.svg, result.json, config.json)")
+        note(f"wrote {options['out']}/ ({', '.join(store.FOLDER)})")

@@ -34,3 +34,6 @@ from saddlewalk.diagnose.width import effective_width as effective_width
 from saddlewalk.diagnose.width import widths_along as widths_along
 from saddlewalk.flow.observed import loss_curve as loss_curve
 from saddlewalk.flow.observed import observed_stages as observed_stages
+from saddlewalk.renamed import answer_old_names
+
+__getattr__ = answer_old_names(__name__, {"Watch": "saddlewalk.diagnose.DistancesFromStart"})

@@ -33,6 +33,7 @@ def equinox_features(
 
     Parameters
     ----------
+    module : the network, a function of one sample.
     batches : pairs of inputs and targets, samples first.
     loss : loss(answer, target) of one sample; the loss of the network is its mean over samples.
     weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`; without it matrices hold up to a factor.
@@ -46,7 +47,7 @@ def equinox_features(
             continue
         shapes = _answer_shapes(module, x[0])
         with exact_products():
-            part = _sums(module, shapes, loss, x, y)
+            part = _sums_over_batch(module, shapes, loss, x, y)
         sums = part if sums is None else jax.tree.map(jnp.add, sums, part)
         samples += len(x)
     if samples == 0:
@@ -92,7 +93,7 @@ class _Watched(eqx.Module):
 
 
 @eqx.filter_jit
-def _sums(
+def _sums_over_batch(
     module: Any, shapes: tuple[tuple[int, ...], ...], loss: SampleLoss, x: jax.Array, y: jax.Array
 ) -> list[Any]:
     """Sums over a batch, by layer: gradient of the loss, g g^T, and sum_c q q^T."""
@@ -116,12 +117,12 @@ def _sums(
     worth = jax.vmap(jax.jacrev(outputs))(calm, x)
     gradients = [layer.weight for layer in _layers(by_weights).values()]
     return [
-        (_as_matrix(slope), _square(g, 1), _square(q, 2))
+        (_as_matrix(slope), _sum_of_outer_products(g, 1), _sum_of_outer_products(q, 2))
         for slope, g, q in zip(gradients, by_nudges, worth, strict=True)
     ]
 
 
-def _square(gradients: jax.Array, channel: int) -> jax.Array:
+def _sum_of_outer_products(gradients: jax.Array, channel: int) -> jax.Array:
     """Sum of outer products over everything but the channels, of which a scalar answer has one."""
     if gradients.ndim == channel:
         gradients = gradients[..., None]
@@ -131,14 +132,14 @@ def _square(gradients: jax.Array, channel: int) -> jax.Array:
 
 def _with_nudges(module: Any, nudges: Nudges) -> Any:
     left = iter(nudges)
-    return _replaced(module, lambda layer: _Nudged(layer, next(left)))
+    return _with_layers_replaced(module, lambda layer: _Nudged(layer, next(left)))
 
 
 def _answer_shapes(module: Any, x: jax.Array) -> tuple[tuple[int, ...], ...]:
     """Shapes of what the layers answer to one sample, in their order."""
     shapes: dict[int, tuple[int, ...]] = {}
     places = iter(range(len(_layers(module))))
-    watched = _replaced(module, lambda layer: _Watched(layer, next(places), shapes))
+    watched = _with_layers_replaced(module, lambda layer: _Watched(layer, next(places), shapes))
     # without compiling, loops are run through and only what is mapped is traced
     with jax.disable_jit():
         watched(x)
@@ -149,7 +150,7 @@ def _answer_shapes(module: Any, x: jax.Array) -> tuple[tuple[int, ...], ...]:
     return tuple(shapes[k] for k in range(len(names)))
 
 
-def _replaced(module: Any, new: Callable[[Any], Any]) -> Any:
+def _with_layers_replaced(module: Any, new: Callable[[Any], Any]) -> Any:
     return jax.tree.map(
         lambda part: new(part) if isinstance(part, _Layer) else part,
         module,

@@ -31,7 +31,7 @@ from saddlewalk.features.kernels import AbstractKernel, kernel_named
 from saddlewalk.features.rfm import Machine, Recursion
 
 _MEDIAN_SAMPLES = 1000
-_FEWEST_HELD_OUT = 4
+_FEWEST_TO_JUDGE = 4
 """With fewer samples to judge by, all iterations are made and the last is taken."""
 _NO_WORSE = 1e-12
 _SOLVED = 1e-4
@@ -99,7 +99,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
             )
             metric = metric if self.diagonal else xp.diag(metric)
             if self.update is not None and self.iterations > 0 and bool(xp.any(centered)):
-                metric = self._search(recursion, inputs, centered, metric, labels)
+                metric = self._best_metric(recursion, inputs, centered, metric, labels)
             else:
                 self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
             machine = recursion.fit(inputs, centered, metric)
@@ -107,14 +107,14 @@ class _RecursiveFeatureMachine(BaseEstimator):
             raise InputError(
                 "The kernel matrix cannot be factored, even with a larger diagonal. Raise the ridge."
             )
-        self._warn(machine)
+        self._warn_of_conditioning(machine)
         on_host = (
             np.asarray(values) for values in (machine.metric, machine.centers, machine.alpha)
         )
         metric, centers, self.dual_coef_ = on_host
         self.machine_ = replace(machine, metric=metric, centers=centers, alpha=self.dual_coef_)
 
-    def _warn(self, machine: Machine) -> None:
+    def _warn_of_conditioning(self, machine: Machine) -> None:
         said = ""
         if machine.jitter > 0:
             said = f"is singular in {self.dtype}: {machine.jitter:g} of its diagonal was added"
@@ -127,23 +127,23 @@ class _RecursiveFeatureMachine(BaseEstimator):
                 stacklevel=4,
             )
 
-    def _search(
+    def _best_metric(
         self, recursion: Recursion, x: Any, y: Any, metric: Any, labels: np.ndarray | None
     ) -> Any:
         """The metric of the iteration with the smallest error on held-out samples."""
         xp = recursion.xp
-        rows, held_out = self._split(len(x), labels)
+        rows, validation = self._split(len(x), labels)
         scores: list[float] = []
         best, best_metric = np.inf, metric
         self.n_iter_ = 0
         for step, machine in enumerate(recursion.machines(x[rows], y[rows], metric)):
-            judged = held_out if len(held_out) else rows
+            judged = validation if len(validation) else rows
             error = float(xp.mean((machine.predict(xp, x[judged]) - y[judged]) ** 2))
             if not np.isfinite(error):
                 self._warn_of_divergence(len(scores))
                 break
             scores.append(error)
-            if error < best * (1 - _NO_WORSE) or not len(held_out):
+            if error < best * (1 - _NO_WORSE) or not len(validation):
                 best, best_metric, self.n_iter_ = error, machine.metric, step
             if step == self.iterations or (
                 self.patience is not None and step - self.n_iter_ >= self.patience
@@ -164,19 +164,19 @@ class _RecursiveFeatureMachine(BaseEstimator):
 
     def _split(self, n: int, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         everything = np.arange(n)
-        if self.validation_fraction is None or n * self.validation_fraction < _FEWEST_HELD_OUT:
+        if self.validation_fraction is None or n * self.validation_fraction < _FEWEST_TO_JUDGE:
             return everything, everything[:0]
         seed = check_random_state(self.random_state).randint(2**31 - 1)
         strata = labels
         if labels is not None:
             counts = np.unique(labels, return_counts=True)[1]
-            held_out = int(self.validation_fraction * n)
-            if counts.min() < 2 or min(held_out, n - held_out) <= len(counts):
+            judging = int(self.validation_fraction * n)
+            if counts.min() < 2 or min(judging, n - judging) <= len(counts):
                 strata = None
-        rows, held_out = train_test_split(
+        rows, validation = train_test_split(
             everything, test_size=self.validation_fraction, random_state=seed, stratify=strata
         )
-        return np.sort(rows), np.sort(held_out)
+        return np.sort(rows), np.sort(validation)
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
@@ -196,12 +196,12 @@ class _RecursiveFeatureMachine(BaseEstimator):
     def _kernel(self, x: np.ndarray) -> AbstractKernel:
         length = self.bandwidth
         if length == "median":
-            length = self._median(x)
+            length = self._median_distance(x)
         elif isinstance(length, str) or not np.isscalar(length):
             raise InputError(f"The bandwidth must be a number or 'median'; got {length!r}.")
         return kernel_named(self.kernel, float(length), self.exponent, self.degree, self.constant)
 
-    def _median(self, x: np.ndarray) -> float:
+    def _median_distance(self, x: np.ndarray) -> float:
         """Median distance of some samples; for inner-product kernels the median norm."""
         rng = np.random.default_rng(0)
         some = x[rng.choice(len(x), min(len(x), _MEDIAN_SAMPLES), replace=False)]
@@ -261,6 +261,8 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
     iterations : most feature updates.
     diagonal : learn a scale for each input instead of a full matrix.
     agop_power : exponent of the AGOP.
+    exponent : of the generalized Laplace kernel.
+    degree, constant : of the polynomial kernel.
     validation_fraction : part of the data by which the iteration is chosen; `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
@@ -292,8 +294,33 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
 class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
     """Classification by regression on the classes, with a learned metric.
 
-    Two classes are one output of -1 and 1, more are one output each. The parameters are those of
-    `RFMRegressor`.
+    Two classes are one output of -1 and 1, more are one output each.
+
+    Parameters
+    ----------
+    update : "agop" (NFA-RFM), "fact", "fact-geometric" (FACT-RFM without and with averaging), or `None` for
+        plain kernel ridge regression.
+    kernel : "laplace", "gaussian", "generalized-laplace" (with `exponent`), "polynomial" (with `degree` and
+        `constant`) or "exponential".
+    bandwidth : length scale of the kernel; "median" takes the median distance of the data.
+    ridge : lambda; n lambda is added to the diagonal of the kernel matrix.
+    iterations : most feature updates.
+    diagonal : learn a scale for each input instead of a full matrix.
+    agop_power : exponent of the AGOP.
+    exponent : of the generalized Laplace kernel.
+    degree, constant : of the polynomial kernel.
+    validation_fraction : part of the data by which the iteration is chosen; `None` takes the last.
+    patience : stop when so many updates brought nothing better; `None` makes all of them.
+    solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
+        the n x n kernel matrix; or "auto": the first where that matrix fits into memory.
+    dtype : "float64" or "float32".
+    device : "cpu" (NumPy and LAPACK) or "jax" (the device that JAX computes on: a GPU if it has one).
+    random_state : seed of the split.
+
+    Attributes
+    ----------
+    classes_ : the labels.
+    feature_matrix_, feature_importances_, n_iter_, validation_scores_, dual_coef_ : as of `RFMRegressor`.
     """
 
     def fit(self, X: Any, y: Any) -> "RFMClassifier":

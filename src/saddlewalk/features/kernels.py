@@ -62,7 +62,12 @@ class AbstractKernel(abc.ABC):
 
 
 class Gaussian(AbstractKernel):
-    r""":math:`\exp(-r^2 / 2L^2)`."""
+    r""":math:`\exp(-r^2 / 2L^2)`.
+
+    Parameters
+    ----------
+    bandwidth : length scale L.
+    """
 
     radial = True
 
@@ -77,7 +82,13 @@ class Gaussian(AbstractKernel):
 
 @dataclass(frozen=True)
 class GeneralizedLaplace(AbstractKernel):
-    r""":math:`\exp(-(r/L)^q)`; q = 1 is the Laplace kernel, q = 2 a Gaussian."""
+    r""":math:`\exp(-(r/L)^q)`; q = 1 is the Laplace kernel, q = 2 a Gaussian.
+
+    Parameters
+    ----------
+    bandwidth : length scale L.
+    exponent : q, above 0 and at most 2.
+    """
 
     exponent: float = 1.0
     radial: ClassVar[bool] = True
@@ -98,24 +109,36 @@ class GeneralizedLaplace(AbstractKernel):
 
 @dataclass(frozen=True)
 class Polynomial(AbstractKernel):
-    r""":math:`(x^\top M z / L^2 + c)^p`."""
+    r""":math:`(x^\top M z / L^2 + c)^p`.
 
-    power: int = 2
+    Parameters
+    ----------
+    bandwidth : length scale L.
+    degree : p.
+    constant : c.
+    """
+
+    degree: int = 2
     constant: float = 0.0
     radial: ClassVar[bool] = False
 
     def value(self, xp: ModuleType, geometry: Matrix) -> Matrix:
         """(t / L^2 + c)^p."""
-        return (geometry * (1 / self.bandwidth**2) + self.constant) ** self.power
+        return (geometry * (1 / self.bandwidth**2) + self.constant) ** self.degree
 
     def slope(self, xp: ModuleType, geometry: Matrix, value: Matrix) -> Matrix:
         """p (t / L^2 + c)^(p-1) / L^2."""
         base = geometry * (1 / self.bandwidth**2) + self.constant
-        return (self.power / self.bandwidth**2) * base ** (self.power - 1)
+        return (self.degree / self.bandwidth**2) * base ** (self.degree - 1)
 
 
 class Exponential(AbstractKernel):
-    r""":math:`\exp(x^\top M z / L^2)`."""
+    r""":math:`\exp(x^\top M z / L^2)`.
+
+    Parameters
+    ----------
+    bandwidth : length scale L.
+    """
 
     radial = False
 
@@ -141,9 +164,17 @@ KERNELS = ("laplace", "gaussian", "generalized-laplace", "polynomial", "exponent
 
 
 def kernel_named(
-    name: str, bandwidth: float, exponent: float = 1.0, power: int = 2, constant: float = 0.0
+    name: str, bandwidth: float, exponent: float = 1.0, degree: int = 2, constant: float = 0.0
 ) -> AbstractKernel:
-    """A kernel by its name."""
+    """A kernel by its name.
+
+    Parameters
+    ----------
+    name : one of `KERNELS`.
+    bandwidth : length scale L.
+    exponent : of the generalized Laplace kernel.
+    degree, constant : of the polynomial kernel.
+    """
     if not 0 < bandwidth < math.inf:
         raise InputError(f"The bandwidth must be positive; got {bandwidth}.")
     if name == "laplace":
@@ -155,7 +186,7 @@ def kernel_named(
             raise InputError(f"The exponent must lie in (0, 2]; got {exponent}.")
         return GeneralizedLaplace(bandwidth, exponent)
     if name == "polynomial":
-        return Polynomial(bandwidth, power, constant)
+        return Polynomial(bandwidth, degree, constant)
     if name == "exponential":
         return Exponential(bandwidth)
     raise InputError(f"Unknown kernel '{name}'.{nearest(name, KERNELS)}")

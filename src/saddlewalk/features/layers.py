@@ -18,24 +18,49 @@ so a pass over the data keeps three small sums: :math:`\nabla_W L`, :math:`\over
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.errors import InputError
+from saddlewalk.features.matrix_functions import (
+    Matrix,
+    cosine,
+    matrix_power,
+    pearson,
+    symmetrized,
+    symmetrized_product,
+)
 from saddlewalk.show import text
+from saddlewalk.store import AbstractResult
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    import xarray as xr
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
-Matrix = Float[np.ndarray, "_ _"]
+FORWARD = ("FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)")
+"""What is shown beside W^T W."""
+BACKWARD = ("bFACT", "sqrt(bFACT bFACT^T)", "sqrt(bAGOP)", "sqrt(beNFA)")
+"""What is shown beside W W^T."""
 
 
 @dataclass(frozen=True)
 class LayerFeatures:
-    """One weight matrix `(outputs, inputs)` and the averages over the data that say what it has learned."""
+    """One weight matrix `(outputs, inputs)` and the averages over the data that say what it has learned.
+
+    Parameters
+    ----------
+    name : what the layer is called.
+    weight : the matrix W.
+    gradient : gradient of the mean loss with respect to it, without weight decay.
+    loss_square : mean over samples of g g^T, where it is known.
+    output_square : mean over samples of the sum over outputs of q q^T, where it is known.
+    weight_decay : lambda, where it is known.
+    """
 
     name: str
     weight: Matrix
@@ -91,16 +116,25 @@ class LayerFeatures:
     @property
     def agop(self) -> Matrix:
         """Average gradient outer product of the outputs."""
-        return self.weight.T @ _known(self.output_square) @ self.weight
+        return self.weight.T @ _required(self.output_square) @ self.weight
 
     @property
     def enfa(self) -> Matrix:
         """The same of the loss."""
-        return self.weight.T @ _known(self.loss_square) @ self.weight
+        return self.weight.T @ _required(self.loss_square) @ self.weight
 
     def agop_power(self, exponent: float) -> Matrix:
-        """A power of the AGOP: 1/2 is the Neural Feature Ansatz, 1/L that of deep linear networks."""
-        return _gram_power(power(_known(self.output_square), 0.5) @ self.weight, exponent)
+        """A power of the AGOP: 1/2 is the Neural Feature Ansatz, 1/L that of deep linear networks.
+
+        Parameters
+        ----------
+        exponent : the power.
+        """
+        return self._pulled_back(_required(self.output_square), exponent)
+
+    def _pulled_back(self, square: Matrix, exponent: float) -> Matrix:
+        """(W^T S W)^s, from the singular values of W^T S^(1/2)."""
+        return symmetrized(self.weight.T @ matrix_power(square, 0.5), exponent)
 
     def candidates(self) -> dict[str, Matrix]:
         """What W^T W is compared with; FACT alone if only the gradient is known."""
@@ -112,8 +146,8 @@ class LayerFeatures:
         if self.output_square is not None:
             found |= {"AGOP": self.agop, "sqrt(AGOP)": self.agop_power(0.5)}
         if self.loss_square is not None:
-            factor = power(self.loss_square, 0.5) @ self.weight
-            found |= {"eNFA": self.enfa, "sqrt(eNFA)": _gram_power(factor, 0.5)}
+            root = self._pulled_back(self.loss_square, 0.5)
+            found |= {"eNFA": self.enfa, "sqrt(eNFA)": root}
         return found
 
     def backward_candidates(self) -> dict[str, Matrix]:
@@ -126,13 +160,18 @@ class LayerFeatures:
         squares = {"bAGOP": self.output_square, "beNFA": self.loss_square}
         for name, square in squares.items():
             if square is not None:
-                found |= {name: square, f"sqrt({name})": power(square, 0.5)}
+                found |= {name: square, f"sqrt({name})": matrix_power(square, 0.5)}
         return found
 
     def correlations(
         self, measure: "Callable[[Matrix, Matrix], float] | None" = None
     ) -> dict[str, float]:
-        """Pearson correlation (or another measure) of each candidate with what it should be."""
+        """How alike each candidate and what it should be are.
+
+        Parameters
+        ----------
+        measure : a function of two matrices; the Pearson correlation by default.
+        """
         how = pearson if measure is None else measure
         forward, backward = self.feature_matrix, self.weight @ self.weight.T
         return {name: how(forward, one) for name, one in self.candidates().items()} | {
@@ -142,7 +181,12 @@ class LayerFeatures:
     def directions(
         self, many: int = 5
     ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, "k inputs"]]:
-        """The largest eigenvalues of W^T W and their eigenvectors: what the layer looks at."""
+        """The largest eigenvalues of W^T W and their eigenvectors: what the layer looks at.
+
+        Parameters
+        ----------
+        many : how many of them.
+        """
         values, axes = np.linalg.eigh(self.feature_matrix)
         return values[::-1][:many], axes.T[::-1][:many]
 
@@ -151,20 +195,32 @@ class LayerFeatures:
         return {
             "layer": self.name,
             "shape": list(self.weight.shape),
-            "pearson": {name: _or_none(value) for name, value in self.correlations().items()},
-            "cosine": {name: _or_none(value) for name, value in self.correlations(cosine).items()},
-            "residual": _or_none(self.residual),
+            "pearson": {
+                name: _finite_or_none(value) for name, value in self.correlations().items()
+            },
+            "cosine": {
+                name: _finite_or_none(value) for name, value in self.correlations(cosine).items()
+            },
+            "residual": _finite_or_none(self.residual),
             "weight_decay": self.weight_decay,
             "implied_weight_decay": self.implied_weight_decay,
         }
 
 
 @dataclass(frozen=True)
-class NetworkFeatures:
-    """All layers of a network."""
+class NetworkFeatures(AbstractResult):
+    """All layers of a network.
+
+    Parameters
+    ----------
+    layers : the features of each layer, in the order of the network.
+    title : what tables call it.
+    """
+
+    result_kind: ClassVar[str] = "network features"
 
     layers: tuple[LayerFeatures, ...]
-    title: str = field(default="features at convergence")
+    title: str = "features at convergence"
 
     def __getitem__(self, key: int | str) -> LayerFeatures:
         if isinstance(key, int):
@@ -178,85 +234,130 @@ class NetworkFeatures:
         """The machine-readable form."""
         return {"layers": [layer.to_json() for layer in self.layers]}
 
-    def __str__(self) -> str:
-        shown = ("FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)", "bFACT")
+    def parts(self) -> tuple[text.Table | str, ...]:
+        """The correlations of each layer, and what they mean."""
+        shown = (*FORWARD, BACKWARD[0])
         rows = []
         for layer in self.layers:
             found = layer.correlations()
-            numbers = [_shown(found.get(name, math.nan)) for name in shown]
+            numbers = [_three_digits(found.get(name, math.nan)) for name in shown]
             shape = " x ".join(map(str, layer.weight.shape))
             ends = (layer.residual, layer.implied_weight_decay)
             rows.append([layer.name, shape, *numbers, *(text.number(value, 3) for value in ends)])
         columns = ["layer", "shape", *shown, "residual", "implied decay"]
         given = self.layers[0].weight_decay
         used = "the implied one" if given is None else f"{given:g}"
-        return str(text.Table(self.title, columns, rows)) + (
-            "\nPearson correlation with W^T W (bFACT: with W W^T); residual 0 at convergence, with the decay "
-            + used
+        return (
+            text.Table(self.title, columns, rows),
+            "Pearson correlation with W^T W (bFACT: with W W^T); residual 0 at convergence, with the decay "
+            + used,
         )
 
+    def to_xarray(self) -> "xr.DataTree":
+        """One node a layer, `layer_0` first, with its matrices; its name is an attribute."""
+        import xarray as xr
+
+        nodes = {f"layer_{k}": _labeled(layer) for k, layer in enumerate(self.layers)}
+        tree = xr.DataTree.from_dict(nodes)
+        tree.attrs = {"title": self.title}
+        return tree
+
+    @classmethod
+    def from_xarray(cls, data: "xr.DataTree") -> "NetworkFeatures":
+        """The features behind their labeled data.
+
+        Parameters
+        ----------
+        data : what `to_xarray` gave.
+        """
+        nodes = (data[f"layer_{k}"] for k in range(len(data.children)))
+        return cls(tuple(map(_unlabeled, nodes)), data.attrs["title"])
+
     def plot(
-        self, target: "str | Path", image: tuple[int, ...] | None = None, many: int = 5
-    ) -> None:
-        """The correlations of each layer; below, the first layer's directions (as images of a shape)."""
+        self,
+        target: "str | Path | None" = None,
+        *,
+        image: tuple[int, ...] | None = None,
+        directions: int = 5,
+    ) -> "Figure":
+        """The correlations of each layer; below, what the first layer looks at.
+
+        Parameters
+        ----------
+        target : a file to save the picture to.
+        image : shape of one input, to show directions as images.
+        directions : how many directions of the first layer are shown.
+        """
         from saddlewalk.show import draw
 
-        shown = ["FACT", "sqrt(FACT FACT^T)", "sqrt(AGOP)", "sqrt(eNFA)"]
-        many = min(many, self.layers[0].weight.shape[1])
+        many = min(directions, self.layers[0].weight.shape[1])
         with draw.styled():
             figure, axes = draw.new_figure(2, many, max(6.0, 2.0 * many), 5.0, squeeze=False)
             grid = axes[0, 0].get_gridspec()
             for one in axes[0]:
                 one.remove()
-            upper = figure.add_subplot(grid[0, :])
-            places = np.arange(len(self.layers))
-            found = [layer.correlations() for layer in self.layers]
-            shown = [name for name in shown if name in found[0]]
-            for k, name in enumerate(shown):
-                heights = [correlations.get(name, np.nan) for correlations in found]
-                upper.bar(places + 0.2 * (k - (len(shown) - 1) / 2), heights, 0.18, label=name)
-            upper.set_xticks(places, [layer.name for layer in self.layers])
-            upper.set_ylabel("correlation with $W^T W$")
-            upper.legend(fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0))
-            values, vectors = self.layers[0].directions(many)
-            for one, value, vector in zip(axes[1], values, vectors, strict=False):
-                picture = None if image is None else _picture(vector, image)
-                if picture is None:
-                    one.bar(np.arange(len(vector)), vector)
-                else:
-                    one.imshow(picture, cmap="gray")
-                    one.axis("off")
-                one.set_title(f"eigenvalue {value:.3g}", fontsize=8)
-            axes[1, 0].text(
-                0.0,
-                1.25,
-                f"layer {self.layers[0].name}: directions of $W^T W$",
-                transform=axes[1, 0].transAxes,
-            )
+            self._draw_correlations(figure.add_subplot(grid[0, :]))
+            _draw_directions(list(axes[1]), self.layers[0], image)
             draw.save(figure, target)
+        return figure
+
+    def _draw_correlations(self, axes: "Axes") -> None:
+        """A group of bars for each layer."""
+        found = [layer.correlations() for layer in self.layers]
+        shown = [name for name in FORWARD if name in found[0]]
+        places = np.arange(len(self.layers))
+        for k, name in enumerate(shown):
+            heights = [correlations.get(name, np.nan) for correlations in found]
+            axes.bar(places + 0.2 * (k - (len(shown) - 1) / 2), heights, 0.18, label=name)
+        axes.set_xticks(places, [layer.name for layer in self.layers])
+        axes.set_ylabel("correlation with $W^T W$")
+        axes.legend(fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0))
 
 
-def pearson(first: Matrix, second: Matrix) -> float:
-    """Correlation of the entries; NaN of a single entry."""
-    return cosine(first - first.mean(), second - second.mean())
+def _draw_directions(
+    axes: "list[Axes]", layer: LayerFeatures, image: tuple[int, ...] | None
+) -> None:
+    """Eigenvectors of W^T W, one a panel, as bars or as images of a shape."""
+    values, vectors = layer.directions(len(axes))
+    for one, value, vector in zip(axes, values, vectors, strict=False):
+        picture = None if image is None else _as_image(vector, image)
+        if picture is None:
+            one.bar(np.arange(len(vector)), vector)
+        else:
+            one.imshow(picture, cmap="gray")
+            one.axis("off")
+        one.set_title(f"eigenvalue {value:.3g}", fontsize=8)
+    words = f"layer {layer.name}: directions of $W^T W$"
+    axes[0].text(0.0, 1.25, words, transform=axes[0].transAxes)
 
 
-def cosine(first: Matrix, second: Matrix) -> float:
-    """<A, B> / |A| |B|; NaN if one of them is zero."""
-    size = float(np.linalg.norm(first) * np.linalg.norm(second))
-    return float(np.sum(first * second)) / size if size > 0 else math.nan
+_DIMENSIONS = {
+    "weight": ("output", "input"),
+    "gradient": ("output", "input"),
+    # xarray wants two names for the two sides of a square
+    "loss_square": ("output", "other_output"),
+    "output_square": ("output", "other_output"),
+}
 
 
-def symmetrized_product(left: Matrix, right: Matrix) -> Matrix:
-    """(F F^T)^(1/2) of a product F = left right, which may have a small rank."""
-    basis, inner = np.linalg.qr(left)
-    return basis @ _gram_power((inner @ right).T, 0.5) @ basis.T
+def _labeled(layer: LayerFeatures) -> "xr.Dataset":
+    import xarray as xr
+
+    known = {
+        name: (dimensions, getattr(layer, name))
+        for name, dimensions in _DIMENSIONS.items()
+        if getattr(layer, name) is not None
+    }
+    decay = {} if layer.weight_decay is None else {"weight_decay": float(layer.weight_decay)}
+    return xr.Dataset(known, attrs={"layer": layer.name, **decay})
 
 
-def power(matrix: Matrix, exponent: float) -> Matrix:
-    """Power of a positive semidefinite matrix."""
-    values, axes = np.linalg.eigh((matrix + matrix.T) / 2)
-    return (axes * np.maximum(values, 0.0) ** exponent) @ axes.T
+def _unlabeled(data: Any) -> LayerFeatures:
+    matrices = {name: data[name].values for name in _DIMENSIONS if name in data}
+    decay = data.attrs.get("weight_decay")
+    # a file gives numbers back as NumPy's
+    decay = None if decay is None else float(decay)
+    return LayerFeatures(str(data.attrs["layer"]), **matrices, weight_decay=decay)
 
 
 def gradient_features(
@@ -265,12 +366,18 @@ def gradient_features(
     """FACT from matrices `(outputs, inputs)` and the gradients of the mean loss alone, of any framework.
 
     It needs nothing else of a network; AGOP and eNFA do, and are left out.
+
+    Parameters
+    ----------
+    weights : the weight matrix of each layer, by name.
+    gradients : the gradient of the mean loss with respect to each, without weight decay.
+    weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`; without it matrices hold up to a factor.
     """
     if not weights or set(weights) != set(gradients):
         raise InputError("Weights and gradients must be named alike, and there must be some.")
     layers = []
     for name, weight in weights.items():
-        pair = (_plain(weight), _plain(gradients[name]))
+        pair = (_as_numpy(weight), _as_numpy(gradients[name]))
         if pair[0].ndim != 2 or pair[0].shape != pair[1].shape:
             raise InputError(
                 f"'{name}' must be a matrix with a gradient of the same shape; got {pair[0].shape} and "
@@ -280,33 +387,27 @@ def gradient_features(
     return NetworkFeatures(tuple(layers))
 
 
-def _plain(values: Any) -> np.ndarray:
+def _as_numpy(values: Any) -> np.ndarray:
     """A NumPy array of whatever holds numbers; PyTorch wants to be asked."""
     held = values.detach().cpu() if hasattr(values, "detach") else values
-    return np.asarray(held, dtype=float)
+    return np.ascontiguousarray(held, dtype=float)
 
 
-def _or_none(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _shown(value: float) -> str:
+def _three_digits(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "-"
 
 
-def _known(square: Matrix | None) -> Matrix:
+def _required(square: Matrix | None) -> Matrix:
     if square is None:
         raise InputError("AGOP and eNFA need a pass over the data; only the gradient is known.")
     return square
 
 
-def _gram_power(factor: Matrix, exponent: float) -> Matrix:
-    """(A^T A)^s: from the singular values of A, which may be far smaller than the result."""
-    _, values, axes = np.linalg.svd(factor, full_matrices=False)
-    return (axes.T * values ** (2 * exponent)) @ axes
-
-
-def _picture(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
+def _as_image(vector: np.ndarray, shape: tuple[int, ...]) -> np.ndarray | None:
     """A direction as an image, or as a square patch of one; `None` if it is neither.
 
     Shapes are (rows, columns), (channels, rows, columns) or (rows, columns, channels).

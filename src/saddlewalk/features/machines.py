@@ -31,7 +31,18 @@ def fact_rows(
     metric: Matrix,
     rows: slice = slice(None),
 ) -> Matrix:
-    """The part that some rows of S `(rows, n)` give to FACT before M is applied; its diagonal if M is one."""
+    """The part that some rows of S `(rows, n)` give to FACT before M is applied; its diagonal if M is one.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    kernel : the kernel.
+    x : the samples `(n, d)`.
+    alpha : coefficients `(n, c)`.
+    slope : the rows of S `(rows, n)`.
+    metric : M, or its diagonal.
+    rows : which samples these are.
+    """
     weights = slope * (alpha[rows] @ alpha.T)
     middle = weights @ x
     if kernel.radial:
@@ -48,7 +59,18 @@ def agop_rows(
     metric: Matrix,
     rows: slice = slice(None),
 ) -> Matrix:
-    """The sum of gradient outer products at some samples, over all outputs: n times their part of AGOP."""
+    """The sum of gradient outer products at some samples, over all outputs: n times their part of AGOP.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    kernel : the kernel.
+    x : the samples `(n, d)`.
+    alpha : coefficients `(n, c)`.
+    slope : the rows of S `(rows, n)`.
+    metric : M, or its diagonal.
+    rows : which samples these are.
+    """
     total: Any = 0.0
     for k in range(alpha.shape[1]):
         gradient = gradients(kernel, x, alpha[:, k], slope, metric, rows)
@@ -64,7 +86,17 @@ def gradients(
     metric: Matrix,
     rows: slice = slice(None),
 ) -> Matrix:
-    """Gradient of one output with respect to the input, at some samples, `(rows, d)`."""
+    """Gradient of one output with respect to the input, at some samples, `(rows, d)`.
+
+    Parameters
+    ----------
+    kernel : the kernel.
+    x : the samples `(n, d)`.
+    alpha : coefficients of this output `(n,)`.
+    slope : the rows of S `(rows, n)`.
+    metric : M, or its diagonal.
+    rows : which samples these are.
+    """
     pulled = slope @ (alpha[:, None] * x)
     if kernel.radial:
         pulled = pulled - (slope @ alpha)[:, None] * x[rows]

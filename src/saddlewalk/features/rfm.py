@@ -23,6 +23,7 @@ import numpy as np
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.features import machines, solvers
 from saddlewalk.features.kernels import AbstractKernel
+from saddlewalk.features.matrix_functions import matrix_power, symmetrized
 
 Matrix = Any
 UPDATES = ("agop", "fact", "fact-geometric")
@@ -36,7 +37,17 @@ _JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 
 @dataclass(frozen=True)
 class Machine:
-    """A fitted kernel machine: f(x) = K_M(x, centers) alpha."""
+    """A fitted kernel machine: f(x) = K_M(x, centers) alpha.
+
+    Parameters
+    ----------
+    kernel : the kernel.
+    metric : M `(d, d)`, or its diagonal.
+    centers : the samples it was fitted to.
+    alpha : coefficients `(n, c)`.
+    jitter : what had to be added to the diagonal, relative to its mean.
+    residual : part of the targets that an iterative solver left.
+    """
 
     kernel: AbstractKernel
     metric: Matrix
@@ -59,7 +70,17 @@ class Machine:
 
 @dataclass(frozen=True)
 class Recursion:
-    """What does not change between the steps of a recursive feature machine."""
+    """What does not change between the steps of a recursive feature machine.
+
+    Parameters
+    ----------
+    kernel : the kernel.
+    ridge : lambda; the diagonal of the kernel gets n lambda.
+    update : one of `UPDATES`, or `None` for no features.
+    agop_power : the exponent s of the AGOP.
+    xp : NumPy or `jax.numpy`.
+    solver : "cholesky", "iterative" or "auto".
+    """
 
     kernel: AbstractKernel
     ridge: float
@@ -127,26 +148,25 @@ class Recursion:
 
     def next_metric(self, machine: Machine) -> Matrix:
         """The update of line 6, scaled to trace d."""
-        x, metric = machine.centers, machine.metric
         if self.update == "agop":
-            new = matrix_power(self.xp, self.agop(machine), self.agop_power)
+            new = matrix_power(self.agop(machine), self.agop_power, self.xp)
+        elif self.update == "fact":
+            new = symmetrized(self.fact(machine), 0.5, self.xp)
         else:
-            geometric = self.update == "fact-geometric"
-            new = _symmetrized(self.xp, self.fact(machine), metric, geometric)
-        return scaled(self.xp, new, x.shape[1])
+            new = symmetrized(_product(self.fact(machine), machine.metric), 0.25, self.xp)
+        return scaled(self.xp, new, machine.centers.shape[1])
 
     def agop(self, machine: Machine) -> Matrix:
         """The average gradient outer product of a machine, summed over its outputs."""
-        if self._few_samples(machine):
+        if self._cheaper_by_samples(machine):
             return self._agop_by_samples(machine)
-        return self._features(machines.agop_rows, machine) / len(machine.centers)
+        return self._sum_over_blocks(machines.agop_rows, machine) / len(machine.centers)
 
     def fact(self, machine: Machine) -> Matrix:
         """FACT of a machine (Lemma F.1)."""
-        inner = self._features(machines.fact_rows, machine)
-        return machine.metric * inner if inner.ndim == 1 else machine.metric @ inner
+        return _product(machine.metric, self._sum_over_blocks(machines.fact_rows, machine))
 
-    def _few_samples(self, machine: Machine) -> bool:
+    def _cheaper_by_samples(self, machine: Machine) -> bool:
         """Whether one product of n x n matrices is cheaper than one of n x d for each output."""
         n, outputs = machine.alpha.shape
         return (
@@ -159,12 +179,12 @@ class Recursion:
     def _agop_by_samples(self, machine: Machine) -> Matrix:
         r""":math:`\frac1n M X^\top (S^\top S \circ A) X M` (Proposition 5.1)."""
         x, alpha = machine.centers, machine.alpha
-        geometry = self._whole(x, machine.metric)
+        geometry = self._whole_geometry(x, machine.metric)
         slope = self.kernel.slope(self.xp, geometry, self.kernel.value(self.xp, geometry))
         xm = x @ machine.metric
         return xm.T @ (((slope.T @ slope) * (alpha @ alpha.T)) @ xm) / len(x)
 
-    def _features(self, rows_of: Any, machine: Machine) -> Matrix:
+    def _sum_over_blocks(self, rows_of: Any, machine: Machine) -> Matrix:
         """A sum over blocks of rows of the kernel."""
         xp, x, metric = self.xp, machine.centers, machine.metric
         total: Any = 0.0
@@ -177,12 +197,12 @@ class Recursion:
         """Geometry of some samples against all, block after block."""
         left, right = self.kernel.factors(self.xp, x, metric)
         for rows in _blocks(self.xp, len(x), len(x)):
-            yield rows, self._among(left, right, rows)
+            yield rows, self._geometry_of_rows(left, right, rows)
 
-    def _whole(self, x: Matrix, metric: Matrix) -> Matrix:
-        return self._among(*self.kernel.factors(self.xp, x, metric), slice(0, len(x)))
+    def _whole_geometry(self, x: Matrix, metric: Matrix) -> Matrix:
+        return self._geometry_of_rows(*self.kernel.factors(self.xp, x, metric), slice(0, len(x)))
 
-    def _among(self, left: Matrix, right: Matrix, rows: slice) -> Matrix:
+    def _geometry_of_rows(self, left: Matrix, right: Matrix, rows: slice) -> Matrix:
         """Of a sample and itself exactly 0: the distance has a root there, which rounding would enlarge."""
         geometry = self.kernel.product(self.xp, left[rows], right)
         if not self.kernel.radial:
@@ -213,7 +233,7 @@ def _compiled_kernel() -> Any:
     import jax
 
     def values(recursion: Recursion, x: Matrix, metric: Matrix, ridge: Any, jitter: Any) -> Matrix:
-        matrix = recursion.kernel.value(recursion.xp, recursion._whole(x, metric))
+        matrix = recursion.kernel.value(recursion.xp, recursion._whole_geometry(x, metric))
         here = np.arange(len(x))
         extra = ridge + jitter * recursion.xp.diagonal(matrix).mean()
         return matrix.at[here, here].add(extra.astype(matrix.dtype))
@@ -222,25 +242,21 @@ def _compiled_kernel() -> Any:
 
 
 def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
-    """The metric with this trace."""
+    """The metric with this trace.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    metric : M, or its diagonal.
+    trace : what its trace shall be.
+    """
     total = xp.sum(metric) if metric.ndim == 1 else xp.trace(metric)
     return metric * (trace / total)
 
 
-def matrix_power(xp: ModuleType, matrix: Matrix, power: float) -> Matrix:
-    """Power of a positive semidefinite matrix, or of a diagonal."""
-    if matrix.ndim == 1:
-        return xp.maximum(matrix, 0) ** power
-    values, axes = xp.linalg.eigh((matrix + matrix.T) / 2)
-    return (axes * xp.maximum(values, 0) ** power) @ axes.T
-
-
-def _symmetrized(xp: ModuleType, fact: Matrix, metric: Matrix, geometric: bool) -> Matrix:
-    """(F F^T)^(1/2), or (F M M F^T)^(1/4): U S^p U^T of a singular value decomposition."""
-    if fact.ndim == 1:
-        return xp.sqrt(xp.abs(fact * metric)) if geometric else xp.abs(fact)
-    left, values, _ = xp.linalg.svd(fact @ metric if geometric else fact)
-    return (left * (xp.sqrt(values) if geometric else values)) @ left.T
+def _product(left: Matrix, right: Matrix) -> Matrix:
+    """Of two matrices, or of two diagonals."""
+    return left * right if left.ndim == 1 else left @ right
 
 
 def _blocks(xp: ModuleType, rows: int, columns: int) -> Iterator[slice]:

@@ -25,12 +25,27 @@ _PART_OF_MEMORY = 0.8
 
 
 def fits(xp: ModuleType, n: int, itemsize: int, copies: int) -> bool:
-    """Whether so many matrices of n x n fit into memory."""
+    """Whether so many matrices of n x n fit into memory.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    n : number of samples.
+    itemsize : bytes of a number.
+    copies : how many matrices.
+    """
     return copies * n * n * itemsize < _PART_OF_MEMORY * _memory(xp)
 
 
 def cholesky(xp: ModuleType, matrix: Matrix, y: Matrix) -> Matrix | None:
-    """The solution; `None` if the matrix is not positive definite in this precision."""
+    """The solution; `None` if the matrix is not positive definite in this precision.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    matrix : K + n lambda, which is overwritten.
+    y : targets `(n, c)`.
+    """
     if xp is np:
         import scipy.linalg
 
@@ -55,7 +70,15 @@ def conjugate_gradients(
     precondition: Callable[[Matrix], Matrix],
     y: Matrix,
 ) -> tuple[Matrix, float]:
-    """The solution for all columns of y at once, and the largest relative residual that is left."""
+    """The solution for all columns of y at once, and the largest relative residual that is left.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    product : multiplies by K + n lambda.
+    precondition : multiplies by an approximate inverse of it.
+    y : targets `(n, c)`.
+    """
     tolerance = 1e-8 if y.dtype.itemsize == 8 else 1e-5
     size = xp.maximum(xp.sqrt(xp.sum(y**2, axis=0)), xp.finfo(y.dtype).tiny)
     alpha, residual = xp.zeros_like(y), y
@@ -77,7 +100,15 @@ def conjugate_gradients(
 def nystrom(
     xp: ModuleType, columns: Matrix, landmarks: np.ndarray, ridge: float
 ) -> Callable[[Matrix], Matrix]:
-    """The preconditioner from columns `(n, r)` of the kernel at r landmarks."""
+    """The preconditioner from columns `(n, r)` of the kernel at r landmarks.
+
+    Parameters
+    ----------
+    xp : NumPy or `jax.numpy`.
+    columns : the kernel between all samples and the landmarks.
+    landmarks : which samples these are.
+    ridge : n lambda.
+    """
     corner = columns[landmarks]
     values, axes = xp.linalg.eigh((corner + corner.T) / 2)
     floor = xp.finfo(columns.dtype).eps * len(landmarks) * values[-1]
@@ -89,7 +120,12 @@ def nystrom(
 
 
 def choose_landmarks(n: int) -> np.ndarray:
-    """Which samples the preconditioner is made of."""
+    """Which samples the preconditioner is made of.
+
+    Parameters
+    ----------
+    n : number of samples.
+    """
     return np.random.default_rng(0).choice(n, min(n, _LANDMARKS), replace=False)
 
 

@@ -62,12 +62,19 @@ def stored_features(
     activation: str | None = None,
     loss: str = "mse",
     weight_decay: float | None = None,
-    batch: int = 256,
+    batch_size: int = 256,
 ) -> NetworkFeatures:
     """Features of a network from `torch.save(net.state_dict(), file)` or `torch.save(net, file)`.
 
-    A state_dict must be that of a fully connected network, with this activation between its layers. Losses:
-    "mse" is the mean over outputs (`nn.MSELoss`), "half-mse" half of their sum, "cross-entropy" wants labels.
+    Parameters
+    ----------
+    file : the file; a state_dict in it must be that of a fully connected network.
+    x, y : inputs, samples first, and targets.
+    activation : what is between the layers of a state_dict; a whole network has its own.
+    loss : "mse" is the mean over outputs (`nn.MSELoss`), "half-mse" half of their sum, "cross-entropy" wants
+        labels.
+    weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`; without it matrices hold up to a factor.
+    batch_size : samples that are looked at together: what memory holds.
     """
     loaded = load_stored(file)
     if isinstance(loaded, dict) == (activation is None):
@@ -84,13 +91,19 @@ def stored_features(
     if isinstance(next(_leaves(module)), nn.Linear):
         inputs = inputs.flatten(1)
     outputs = _answer_shape(module, inputs[:1])
-    targets, penalty = _penalty(loss, np.asarray(y), first.dtype, outputs)
-    pairs = ((inputs[k : k + batch], targets[k : k + batch]) for k in range(0, len(inputs), batch))
+    targets, penalty = _targets_and_loss(loss, np.asarray(y), first.dtype, outputs)
+    starts = range(0, len(inputs), batch_size)
+    pairs = ((inputs[k : k + batch_size], targets[k : k + batch_size]) for k in starts)
     return module_features(module, pairs, penalty, weight_decay)
 
 
 def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
-    """What a file holds; anything but tensors and layers of PyTorch is refused, unread."""
+    """What a file holds; anything but tensors and layers of PyTorch is refused, unread.
+
+    Parameters
+    ----------
+    path : the file.
+    """
     if not Path(path).is_file():
         raise InputError(f"There is no file '{path}'.")
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6):
@@ -155,7 +168,13 @@ def _answer_shape(module: nn.Module, inputs: torch.Tensor) -> tuple[int, ...]:
 
 
 def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn.Sequential:
-    """Linear layers in the order of the state, with an activation between them."""
+    """Linear layers in the order of the state, with an activation between them.
+
+    Parameters
+    ----------
+    state : weights and biases by name.
+    activation : a name in `ACTIVATIONS`.
+    """
     if activation not in ACTIVATIONS:
         raise InputError(f"Unknown activation '{activation}'.{nearest(activation, ACTIVATIONS)}")
     weights = {
@@ -189,12 +208,12 @@ def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn
     return nn.Sequential(OrderedDict(parts[:-1]))
 
 
-def _penalty(
+def _targets_and_loss(
     name: str, y: np.ndarray, dtype: torch.dtype, outputs: tuple[int, ...]
 ) -> tuple[torch.Tensor, Any]:
     """Targets in the shape that the loss wants, and the loss."""
     if name == "cross-entropy":
-        return _labels(y, outputs[0]), nn.CrossEntropyLoss()
+        return _class_labels(y, outputs[0]), nn.CrossEntropyLoss()
     if name not in LOSSES:
         raise InputError(f"Unknown loss '{name}'.{nearest(name, LOSSES)}")
     targets = torch.as_tensor(y.reshape(len(y), -1), dtype=dtype)
@@ -209,7 +228,7 @@ def _penalty(
     return targets, lambda f, t: 0.5 * ((f - t) ** 2).flatten(1).sum(dim=1).mean()
 
 
-def _labels(y: np.ndarray, classes: int) -> torch.Tensor:
+def _class_labels(y: np.ndarray, classes: int) -> torch.Tensor:
     """Whole numbers below the number of classes, or one-hot rows of that many."""
     if y.ndim == 2 and y.shape[1] == classes > 1:
         if not np.array_equal(np.sort(y, axis=1)[:, -1], y.sum(axis=1)):

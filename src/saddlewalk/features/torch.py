@@ -34,6 +34,7 @@ def module_features(
 
     Parameters
     ----------
+    module : the network; its modes (training, evaluation) are left as they are.
     batches : pairs of inputs and targets, for instance a DataLoader without shuffling.
     loss : loss(outputs, targets), the mean over the batch (`nn.CrossEntropyLoss()`, `nn.MSELoss()`).
     weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`, as in `torch.optim.SGD(weight_decay=)`;
@@ -46,10 +47,10 @@ def module_features(
         raise InputError(
             "batches are pairs of inputs and targets: for one of them, write [(x, y)]."
         )
-    chosen = _chosen(module, layers)
+    chosen = _chosen_layers(module, layers)
     sums: dict[str, list[Any]] = {name: [0.0, 0.0, 0.0] for name in chosen}
     samples = 0
-    with _watched(module, chosen) as outputs, torch.enable_grad():
+    with _layer_outputs(module, chosen) as outputs, torch.enable_grad():
         for inputs, targets in batches:
             if len(targets) == 0:
                 continue
@@ -57,9 +58,9 @@ def module_features(
             answers = module(inputs)
             count = len(answers)
             samples += count
-            _add_losses(sums, chosen, outputs, loss(answers, targets), count)
+            _add_loss_gradients(sums, chosen, outputs, loss(answers, targets), count)
             if agop:
-                _add_outputs(sums, chosen, outputs, answers.reshape(count, -1))
+                _add_output_gradients(sums, chosen, outputs, answers.reshape(count, -1))
     if samples == 0:
         raise InputError("There are no batches: nothing to average over.")
 
@@ -90,6 +91,7 @@ def lightning_callback(
     ----------
     batches : pairs of inputs and targets that can be gone through again and again, without shuffling.
     loss, weight_decay : as for `module_features`.
+    every : epochs from one record to the next.
     part : name of the submodule to look at; by default the whole module.
     """
     try:
@@ -112,7 +114,7 @@ def lightning_callback(
     return LogFeatures()
 
 
-def _add_losses(
+def _add_loss_gradients(
     sums: dict[str, list[Any]],
     chosen: dict[str, _Layer],
     outputs: dict[str, torch.Tensor],
@@ -131,12 +133,12 @@ def _add_losses(
     slopes = torch.autograd.grad(cost, [*watched, *weights], retain_graph=True)
     for k, name in enumerate(names):
         # the mean over the batch divides each sample's gradient by their number
-        g = count * _rows(slopes[k], chosen[name])
+        g = count * _gradient_rows(slopes[k], chosen[name])
         sums[name][0] = sums[name][0] + count * _as_matrix(slopes[len(names) + k]).detach()
         sums[name][1] = sums[name][1] + g.T @ g
 
 
-def _add_outputs(
+def _add_output_gradients(
     sums: dict[str, list[Any]],
     chosen: dict[str, _Layer],
     outputs: dict[str, torch.Tensor],
@@ -147,12 +149,14 @@ def _add_outputs(
     for c in range(answers.shape[1]):
         slopes = torch.autograd.grad(answers[:, c].sum(), watched, retain_graph=True)
         for (name, layer), slope in zip(chosen.items(), slopes, strict=True):
-            q = _rows(slope, layer)
+            q = _gradient_rows(slope, layer)
             sums[name][2] = sums[name][2] + q.T @ q
 
 
 @contextmanager
-def _watched(module: nn.Module, chosen: dict[str, _Layer]) -> Iterator[dict[str, torch.Tensor]]:
+def _layer_outputs(
+    module: nn.Module, chosen: dict[str, _Layer]
+) -> Iterator[dict[str, torch.Tensor]]:
     """The outputs of the layers in the last forward pass, of a module that is not training meanwhile."""
     outputs: dict[str, torch.Tensor] = {}
     modes = [(part, part.training) for part in module.modules()]
@@ -177,7 +181,7 @@ def _watched(module: nn.Module, chosen: dict[str, _Layer]) -> Iterator[dict[str,
             part.training = training
 
 
-def _chosen(module: nn.Module, names: Iterable[str] | None) -> dict[str, _Layer]:
+def _chosen_layers(module: nn.Module, names: Iterable[str] | None) -> dict[str, _Layer]:
     known = {
         name or "layer": part for name, part in module.named_modules() if isinstance(part, _Layer)
     }
@@ -201,7 +205,7 @@ def _chosen(module: nn.Module, names: Iterable[str] | None) -> dict[str, _Layer]
     return {name: known[name] for name in wanted}
 
 
-def _rows(gradient: torch.Tensor, layer: _Layer) -> torch.Tensor:
+def _gradient_rows(gradient: torch.Tensor, layer: _Layer) -> torch.Tensor:
     """Gradients with respect to a layer's output, one row a sample (and place, for convolutions)."""
     if isinstance(layer, nn.Linear):
         return gradient.detach().reshape(-1, gradient.shape[-1])

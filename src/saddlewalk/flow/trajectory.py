@@ -14,7 +14,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.flow import observed
 from saddlewalk.precision import float64
 from saddlewalk.problem import Problem
-from saddlewalk.problem.kept import known, problem_of, with_problem
+from saddlewalk.problem.kept import known, problem_of, with_problem, without_problem
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 
@@ -111,6 +111,8 @@ class Trajectory(AbstractResult):
         ----------
         problem : units, data and loss; refused if it gives another loss to the parameters of the run.
         """
+        if problem is self._problem:
+            return self
         if self.parameters.shape[1:] != (problem.width, problem.size):
             raise InputError(
                 f"The run does not belong to this problem: its parameters have shape "
@@ -173,7 +175,7 @@ class Trajectory(AbstractResult):
     @classmethod
     def from_xarray(cls, data: "xr.Dataset") -> "Trajectory":
         """The run behind its labeled data, bit for bit."""
-        return cls(data, problem_of(data))
+        return cls(without_problem(data), problem_of(data))
 
     def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
         """Draw the loss curve; a path saves the picture, an axis draws into it."""

@@ -7,5 +7,5 @@ from saddlewalk.problem.problem import Problem as Problem
 from saddlewalk.problem.problem import SquaredError as SquaredError
 from saddlewalk.problem.problem import norms as norms
 from saddlewalk.problem.problem import task_modes as task_modes
-from saddlewalk.problem.where import Run as Run
+from saddlewalk.problem.where import TrainedNetwork as TrainedNetwork
 from saddlewalk.problem.where import network_at as network_at

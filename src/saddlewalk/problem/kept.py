@@ -38,6 +38,14 @@ def problem_of(data: "xr.Dataset") -> Problem | None:
     return rebuild(json.loads(data.attrs[_ATTRIBUTE]), arrays)
 
 
+def without_problem(data: "xr.Dataset") -> "xr.Dataset":
+    """Labeled data as they were before the description of their problem was added."""
+    described = [name for name in data.data_vars if str(name).startswith(_PREFIX)]
+    kept = data.drop_vars(described)
+    kept.attrs = {name: value for name, value in data.attrs.items() if name != _ATTRIBUTE}
+    return kept
+
+
 def known(problem: Any, what: str) -> Problem:
     """The problem of a result, or a sentence that asks for it."""
     if problem is None:

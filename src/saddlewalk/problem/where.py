@@ -11,7 +11,7 @@ from saddlewalk.problem.problem import Problem
 from saddlewalk.tasks.samples import finite_numbers
 
 
-class Run(Protocol):
+class TrainedNetwork(Protocol):
     """What a simulation returns, as far as a diagnostic needs it (rooms below `flow` cannot name it)."""
 
     @property
@@ -24,7 +24,7 @@ class Run(Protocol):
 
 
 if TYPE_CHECKING:
-    Where = Problem | Run
+    Where = Problem | TrainedNetwork
 else:
     Where = Any  # anything else is refused below, with a sentence
 

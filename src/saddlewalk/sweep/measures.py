@@ -153,7 +153,7 @@ def _compared(run: Run, path: Trajectory) -> Numbers:
 
 def _diagnosed(run: Run, path: Trajectory) -> Numbers:
     """Plateaus of a training, the longest of them, and the effective width at the end."""
-    phases = find_phases(path, path.problem)
+    phases = find_phases(path, progress=False)
     return {
         "plateaus": len(phases),
         "longest": max((phase.duration for phase in phases), default=_NAN),
@@ -164,7 +164,7 @@ def _diagnosed(run: Run, path: Trajectory) -> Numbers:
 
 def _placed(run: Run, path: Trajectory) -> Numbers:
     """How far the tangent kernel turned, how late, and how far the parameters went."""
-    found = find_regime(path, Problem(run.task, run.units, keep_samples=True))
+    found = find_regime(path, Problem(run.task, run.units, keep_samples=True), progress=False)
     names = ("kernel_distance", "kernel_growth", "parameter_distance")
     ends = {name: float(found.data[name][-1]) for name in names}
     return {**ends, "delay": float(found.delay), "loss": float(path.loss[-1])}

@@ -23,7 +23,13 @@ Penalty = Callable[[Array, Array], Array]
 
 
 class Modes(NamedTuple):
-    """The target as a sum of orthogonal parts, each with a name: what there is to learn."""
+    """The target as a sum of orthogonal parts, each with a name: what there is to learn.
+
+    Parameters
+    ----------
+    names : what each part is: its kind, and numbers that tell it from others.
+    parts : vectors of function space, one a part.
+    """
 
     names: tuple[dict[str, Any], ...]
     parts: Float[np.ndarray, "modes ..."]

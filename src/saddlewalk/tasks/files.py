@@ -12,7 +12,12 @@ from saddlewalk.tasks.samples import Samples, from_arrays
 
 
 def load_task(path: str | Path) -> Samples | Moments:
-    """Read a task: X and y (or Y), with optional weights; or Sigma_xx and Sigma_yx."""
+    """Read a task: X and y (or Y), with optional weights; or Sigma_xx and Sigma_yx.
+
+    Parameters
+    ----------
+    path : an .npz with these arrays, or a .csv with the target last.
+    """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {file}.")
@@ -23,7 +28,12 @@ def load_task(path: str | Path) -> Samples | Moments:
 
 
 def load_samples(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs in the shape that they have in the file (images stay images), and targets."""
+    """Inputs in the shape that they have in the file (images stay images), and targets.
+
+    Parameters
+    ----------
+    path : an .npz with X and y (or Y), or a .csv with the target last.
+    """
     file = Path(path)
     if file.suffix == ".npz" and file.is_file():
         arrays = _arrays(file)
@@ -41,7 +51,12 @@ def load_samples(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_encoding(path: str | Path) -> np.ndarray:
-    """Read the encoding x of modular addition: array x of an .npz, or the numbers of a .csv."""
+    """Read the encoding x of modular addition: array x of an .npz, or the numbers of a .csv.
+
+    Parameters
+    ----------
+    path : the file.
+    """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {file}.")

@@ -14,7 +14,7 @@ from saddlewalk.errors import InputError
 
 Data = tuple[Float[np.ndarray, "_ inputs"], Int[np.ndarray, " _"]]
 """One-hot inputs in float32 and the classes."""
-_MOST = 2**62
+_MOST_DATA = 2**62
 """Data are numbered with 64-bit integers."""
 _SHUFFLED, _BLOCK = 2**22, 2**16
 """More data than this are not put in order as a whole, but drawn in blocks."""
@@ -26,6 +26,11 @@ class RandomHierarchy:
 
     `rules[l][symbol, choice]` is a spelling, s symbols of the level below; `rules[0]` spells the classes
     and the last level is what a network sees.
+
+    Parameters
+    ----------
+    vocabulary : symbols of a level, v.
+    rules : spellings `(symbols, m, s)` of each level, from the classes down.
     """
 
     vocabulary: int
@@ -89,7 +94,7 @@ class RandomHierarchy:
             raise InputError(
                 f"{samples} different data were asked for; this hierarchy has {self.total}."
             )
-        symbols, labels = self.spell(_distinct(self.total, samples, seed))
+        symbols, labels = self.spell(_distinct_numbers(self.total, samples, seed))
         return self.encode(symbols), labels
 
     def split(self, train: int, test: int, seed: int = 0) -> tuple[Data, Data]:
@@ -109,23 +114,33 @@ def random_hierarchy(
     levels: int = 3,
     seed: int = 0,
 ) -> RandomHierarchy:
-    """Draw the rules of a hierarchy: n_c classes, v symbols a level, m spellings of s symbols, L levels."""
-    _check(classes, vocabulary, synonyms, branching, levels)
+    """Draw the rules of a hierarchy: n_c classes, v symbols a level, m spellings of s symbols, L levels.
+
+    Parameters
+    ----------
+    classes : number of classes, n_c.
+    vocabulary : symbols of each level, v.
+    synonyms : spellings of a symbol, m.
+    branching : symbols of a spelling, s.
+    levels : depth of the hierarchy, L.
+    seed : seed of the rules.
+    """
+    _check_sizes(classes, vocabulary, synonyms, branching, levels)
     rng = np.random.default_rng(seed)
     symbols = [classes] + [vocabulary] * (levels - 1)
     return RandomHierarchy(
-        vocabulary, tuple(_rules(rng, n, vocabulary, synonyms, branching) for n in symbols)
+        vocabulary, tuple(_draw_rules(rng, n, vocabulary, synonyms, branching) for n in symbols)
     )
 
 
-def _rules(rng: np.random.Generator, symbols: int, v: int, m: int, s: int) -> np.ndarray:
+def _draw_rules(rng: np.random.Generator, symbols: int, v: int, m: int, s: int) -> np.ndarray:
     """Spellings `(symbols, m, s)`, all different: numbers below v^s, written with base v."""
     spelling = rng.choice(v**s, symbols * m, replace=False)
     digits = spelling[:, None] // v ** np.arange(s) % v
     return digits.reshape(symbols, m, s)
 
 
-def _distinct(total: int, samples: int, seed: int) -> np.ndarray:
+def _distinct_numbers(total: int, samples: int, seed: int) -> np.ndarray:
     """Different numbers below `total`."""
     rng = np.random.default_rng(seed)
     if total <= _SHUFFLED:
@@ -142,7 +157,7 @@ def _nodes(branching: int, levels: int) -> int:
     return sum(branching**level for level in range(levels))
 
 
-def _check(classes: int, vocabulary: int, synonyms: int, branching: int, levels: int) -> None:
+def _check_sizes(classes: int, vocabulary: int, synonyms: int, branching: int, levels: int) -> None:
     least = {
         "classes": (classes, 1),
         "vocabulary": (vocabulary, 2),
@@ -163,7 +178,11 @@ def _check(classes: int, vocabulary: int, synonyms: int, branching: int, levels:
         )
     # the bound on the exponent comes first: the power itself may be astronomically long
     nodes = _nodes(branching, min(levels, 7))
-    if spellings > _MOST or (synonyms > 1 and nodes > 62) or classes * synonyms**nodes > _MOST:
+    if (
+        spellings > _MOST_DATA
+        or (synonyms > 1 and nodes > 62)
+        or classes * synonyms**nodes > _MOST_DATA
+    ):
         raise InputError(
             f"A hierarchy of {levels} levels with {synonyms} synonyms of {branching} symbols has more "
             "data than can be numbered: lower `levels`, `synonyms` or `branching`."

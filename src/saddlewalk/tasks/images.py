@@ -32,20 +32,13 @@ def images(
 
     Parameters
     ----------
-    name
-        The data set. Where only the subset of CIFAR-10 is at hand, the task's name says so.
-    samples
-        How many images. More of them with the same seed begin with the same ones.
-    whiten
-        Make all directions of the inputs equally strong, with E|x|^2 = 1.
-    size
-        Pixels a side after averaging over square blocks; it must divide the side of the images.
-    components
-        Keep the coordinates along this many principal components, instead of pixels.
-    seed
-        Of the draw.
-    split
-        "train" or "test".
+    name : the data set. Where only the subset of CIFAR-10 is at hand, the task's name says so.
+    samples : how many images. More of them with the same seed begin with the same ones.
+    whiten : make all directions of the inputs equally strong, with E|x|^2 = 1.
+    size : pixels a side after averaging over square blocks; it must divide the side of the images.
+    components : keep the coordinates along this many principal components, instead of pixels.
+    seed : seed of the draw.
+    split : "train" or "test".
     """
     _check_request(name, samples, size, components, seed, split)
     data = load_public(name)
@@ -70,6 +63,10 @@ def agf_figure_7(samples: int = 5000) -> Samples:
 
     The figure's loss is a mean over the 10 outputs; with the squared loss of this package, half the
     sum over outputs, it is 5 times as large.
+
+    Parameters
+    ----------
+    samples : how many images.
     """
     data = load_public("cifar10")
     pool = _centered(_gray(data["X_train"][:_POOL]))
@@ -157,7 +154,7 @@ def _prepared(
     """Centered inputs, whitened or in principal components or both."""
     if not whiten and components is None:
         return x
-    left, scales, right = _principal(x)
+    left, scales, right = _principal_components(x)
     n, rank = left.shape
     kept = rank if components is None else components
     if kept > rank:
@@ -171,7 +168,7 @@ def _prepared(
     return left if components is not None else left @ right
 
 
-def _principal(
+def _principal_components(
     x: Float[np.ndarray, "n d"],
 ) -> tuple[Float[np.ndarray, "n r"], Float[np.ndarray, " r"], Float[np.ndarray, "r d"]]:
     """Singular vectors and values up to the rank, each vector's largest entry positive.

@@ -23,7 +23,17 @@ from saddlewalk.tasks.samples import Samples, finite_numbers, from_arrays
 
 
 class InContextRegression(Moments):
-    """The population problem. Eigenvalues fall; column k of `axes` is the principal component k."""
+    """The population problem. Eigenvalues fall; column k of `axes` is the principal component k.
+
+    Parameters
+    ----------
+    name : what tables call it.
+    x, y : virtual samples and their targets.
+    offset : the loss that no matrix avoids.
+    eigenvalues : those of the covariance of the tokens, falling.
+    axes : its eigenvectors, one a column.
+    context : number N of examples before the query.
+    """
 
     eigenvalues: Float[np.ndarray | Array, " components"]
     axes: Float[np.ndarray | Array, "components components"]
@@ -48,7 +58,15 @@ class InContextRegression(Moments):
 def in_context_regression(
     eigenvalues: Any, context: int = 32, axes: Any = None, name: str = "in-context regression"
 ) -> InContextRegression:
-    r"""The population problem for :math:`\Sigma` with these eigenvalues (and these orthonormal axes)."""
+    r"""The population problem for :math:`\Sigma` with these eigenvalues (and these orthonormal axes).
+
+    Parameters
+    ----------
+    eigenvalues : eigenvalues of the covariance of the tokens, all positive.
+    context : number N of examples before the query.
+    axes : orthonormal eigenvectors, one a column; the coordinate axes by default.
+    name : what tables call it.
+    """
     values, basis = _checked_covariance(eigenvalues, axes)
     n = _checked_context(context)
     total = float(values.sum())
@@ -77,7 +95,17 @@ def in_context_sequences(
     seed: int = 0,
     name: str = "in-context sequences",
 ) -> Samples:
-    """Sampled sequences of the same problem, each as its context sum and its query."""
+    """Sampled sequences of the same problem, each as its context sum and its query.
+
+    Parameters
+    ----------
+    eigenvalues : eigenvalues of the covariance of the tokens, all positive.
+    context : number N of examples before the query.
+    axes : orthonormal eigenvectors, one a column; the coordinate axes by default.
+    sequences : how many sequences.
+    seed : seed of the draw.
+    name : what tables call it.
+    """
     values, basis = _checked_covariance(eigenvalues, axes)
     n, d = _checked_context(context), len(values)
     if sequences < 1:
@@ -102,6 +130,15 @@ def in_context_tokens(
 
     An input is the tokens one after another (for softmax heads), or, with `products`, the matrix
     :math:`X X^\top` and the query, which is all that linear heads see of them.
+
+    Parameters
+    ----------
+    dim : coordinates of x.
+    context : number N of examples before the query.
+    sequences : how many sequences.
+    seed : seed of the draw.
+    products : give the matrix and the query instead of the tokens.
+    name : what tables call it.
     """
     n = _checked_context(context)
     if dim < 1 or sequences < 1:

@@ -27,7 +27,15 @@ _CONSTANT = 1e-12
 
 
 class ModularAddition(Samples):
-    """All p^2 pairs as samples, with the centered encoding they come from."""
+    """All p^2 pairs as samples, with the centered encoding they come from.
+
+    Parameters
+    ----------
+    name : what tables call it.
+    x, y : all pairs of words, and their sums.
+    weights : weights of the samples, with sum 1.
+    encoding : the centered encoding of the number 0.
+    """
 
     encoding: Float[np.ndarray | Array, " p"]
 
@@ -78,6 +86,13 @@ def modular_addition(
 
     `spectrum={1: 10, 3: 5}` sets :math:`\hat x[\pm 1] = 10, \hat x[\pm 3] = 5` and the rest to zero;
     complex values carry a phase.
+
+    Parameters
+    ----------
+    p : the modulus; an encoding says it by its length.
+    spectrum : Fourier coefficients by frequency, from 1 to p/2.
+    encoding : p numbers, instead of a spectrum.
+    name : what tables call it.
     """
     if (encoding is None) == (spectrum is None):
         raise InputError("Give either an encoding x of p numbers, or p and a spectrum.")

@@ -24,6 +24,12 @@ class Moments(AbstractPoints):
     """Virtual samples `(m, d)` with targets `(m, c)`, and the loss `offset` that no map avoids.
 
     All numbers are arrays: a plain float would be compiled into the program.
+
+    Parameters
+    ----------
+    name : what tables call it.
+    x, y : virtual samples and their targets.
+    offset : the loss that no linear map avoids.
     """
 
     name: str = eqx.field(static=True)
@@ -71,6 +77,13 @@ def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Mom
     the d virtual samples :math:`\tilde x = \Lambda^{1/2} V^\top` with targets
     :math:`\Lambda^{-1/2} V^\top \Sigma_{xy}` plus the part of :math:`\Sigma_{yy}` that no linear
     map explains: exact, with no subtraction of large numbers when the loss is small.
+
+    Parameters
+    ----------
+    xx : covariance of the inputs `(d, d)`.
+    yx : cross-covariance `(c, d)`.
+    yy : covariance of the targets; without it the best linear map has loss 0.
+    name : what tables call it.
     """
     xx, yx = finite_numbers("Sigma_xx", xx), finite_numbers("Sigma_yx", yx)
     yx = yx.reshape(-1, yx.shape[-1])
@@ -104,7 +117,12 @@ def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Mom
 
 
 def compress(task: Samples) -> Moments:
-    """The moments of finite data, by QR, so that nothing is squared."""
+    """The moments of finite data, by QR, so that nothing is squared.
+
+    Parameters
+    ----------
+    task : the samples.
+    """
     x, y = np.asarray(task.x), np.asarray(task.y)
     root = np.sqrt(np.asarray(task.weights))[:, None]
     if len(x) <= x.shape[1]:

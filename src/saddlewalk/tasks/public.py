@@ -29,14 +29,21 @@ Arrays = dict[str, np.ndarray]
 FOLDER_VARIABLE = "SADDLEWALK_DATA"
 IMAGE_ARRAYS = ("X_train", "y_train", "X_test", "y_test")
 CLASSES = 10
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Seconds without a byte after which a download has failed."""
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Download:
-    """One file of the public source, as published: address, length and MD5 sum."""
+    """One file of the public source, as published: address, length and MD5 sum.
+
+    Parameters
+    ----------
+    url : its address.
+    length : bytes that it has.
+    md5 : its MD5 sum, as 32 digits.
+    """
 
     url: str
     length: int
@@ -45,7 +52,16 @@ class Download:
 
 @dataclass(frozen=True)
 class PublicSet:
-    """A data set: the files that may hold it (best first), and where it comes from."""
+    """A data set: the files that may hold it (best first), and where it comes from.
+
+    Parameters
+    ----------
+    files : names of local files, best first.
+    image : shape of one image; empty for tables.
+    train : training images in the whole set.
+    downloads : files of the public source.
+    parse : makes arrays of their contents.
+    """
 
     files: tuple[str, ...]
     image: tuple[int, ...] = ()
@@ -63,6 +79,10 @@ def load_public(name: str) -> Arrays:
     for CIFAR-10 where it lies in a folder before `cifar10.npz` does: the first 500 images a class of
     train and 100 a class of test (see `is_subset`). UCI tables are `X/NAME` and `y/NAME`, with `names`,
     and come from a local file only.
+
+    Parameters
+    ----------
+    name : the data set.
     """
     public = _known(name)
     file = find_local(name)
@@ -70,7 +90,12 @@ def load_public(name: str) -> Arrays:
 
 
 def find_local(name: str) -> Path | None:
-    """The file that holds this data set on this machine: local folder first, then the cache."""
+    """The file that holds this data set on this machine: local folder first, then the cache.
+
+    Parameters
+    ----------
+    name : the data set.
+    """
     files = _known(name).files
     folders = [folder for folder in (_data_folder(), cache_folder()) if folder]
     places = (folder / file for folder in folders for file in files)
@@ -78,7 +103,13 @@ def find_local(name: str) -> Path | None:
 
 
 def is_subset(name: str, arrays: Arrays) -> bool:
-    """Whether these are fewer training images than the whole set has."""
+    """Whether these are fewer training images than the whole set has.
+
+    Parameters
+    ----------
+    name : the data set.
+    arrays : what `load_public` gave.
+    """
     return len(arrays["X_train"]) < _known(name).train
 
 
@@ -162,7 +193,7 @@ def _check_tables(file: Path, arrays: Arrays) -> None:
 
 def _fetch(name: str, public: PublicSet) -> Arrays:
     if public.parse is None:
-        raise _absent(
+        raise _not_here(
             name,
             public,
             "there is no one place to get it from: it is made of the UCI tables of Fernandez-Delgado et al. "
@@ -173,27 +204,27 @@ def _fetch(name: str, public: PublicSet) -> Arrays:
     size = sum(part.length for part in public.downloads) / 1e6
     _log.warning("Downloading %s (%.0f MB), to be kept in %s", name, size, target)
     arrays = public.parse([_download(name, public, part) for part in public.downloads])
-    _keep(arrays, target)
+    _write_to_cache(arrays, target)
     return arrays
 
 
 def _download(name: str, public: PublicSet, part: Download) -> bytes:
     try:
-        with urlopen(part.url, timeout=_PATIENCE) as answer:
+        with urlopen(part.url, timeout=_TIMEOUT) as answer:
             content: bytes = answer.read(part.length + 1)  # no more than it takes to see a mistake
     except (OSError, HTTPException) as error:
-        raise _absent(name, public, f"{part.url} cannot be reached ({error})") from error
+        raise _not_here(name, public, f"{part.url} cannot be reached ({error})") from error
     if len(content) < part.length:
         seen = f"{len(content)} of {part.length} bytes"
-        raise _absent(name, public, f"the download of {part.url} broke off after {seen}")
+        raise _not_here(name, public, f"the download of {part.url} broke off after {seen}")
     found = hashlib.md5(content, usedforsecurity=False).hexdigest()
     if found != part.md5:
         reason = f"{part.url} sent something else than was published (MD5 {found}, not {part.md5})"
-        raise _absent(name, public, reason)
+        raise _not_here(name, public, reason)
     return content
 
 
-def _absent(name: str, public: PublicSet, reason: str) -> InputError:
+def _not_here(name: str, public: PublicSet, reason: str) -> InputError:
     wanted = " or ".join(public.files)
     named = os.environ.get(FOLDER_VARIABLE)
     local = (
@@ -214,7 +245,7 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _keep(arrays: Arrays, target: Path) -> None:
+def _write_to_cache(arrays: Arrays, target: Path) -> None:
     try:
         with replacing(target) as draft, draft.open("wb") as handle:
             np.savez(handle, **arrays)  # type: ignore[arg-type]
@@ -232,7 +263,12 @@ _CIFAR_IMAGE = (3, 32, 32)
 
 
 def parse_idx(content: bytes) -> np.ndarray:
-    """An idx file of unsigned bytes: two zeros, a type, the number of axes, their lengths, the data."""
+    """An idx file of unsigned bytes: two zeros, a type, the number of axes, their lengths, the data.
+
+    Parameters
+    ----------
+    content : the file, decompressed.
+    """
     if len(content) < 4 or content[:3] != bytes([0, 0, _IDX_BYTES]):
         raise InputError(f"No idx file of unsigned bytes: it begins with {content[:4].hex()!r}.")
     axes = content[3]
@@ -247,7 +283,12 @@ def parse_idx(content: bytes) -> np.ndarray:
 
 
 def parse_cifar(content: bytes) -> tuple[np.ndarray, np.ndarray]:
-    """Images `(n, 32, 32, 3)` and labels from CIFAR-10's binary records: a label, then three planes."""
+    """Images `(n, 32, 32, 3)` and labels from CIFAR-10's binary records: a label, then three planes.
+
+    Parameters
+    ----------
+    content : the records.
+    """
     length = 1 + int(np.prod(_CIFAR_IMAGE))
     if not content or len(content) % length:
         raise InputError(

@@ -19,6 +19,15 @@ def sparse_regression(
 
     Their sizes are 4, 4/2, 4/3, ..., with random signs and places: on an orthogonal design the
     jumps would be evenly spaced. Neighboring columns have the given correlation.
+
+    Parameters
+    ----------
+    samples : number of samples.
+    dim : number of inputs.
+    sparsity : coefficients that are not zero.
+    noise : standard deviation of what is added to y.
+    correlation : of neighboring columns of X.
+    seed : seed of the draw.
     """
     sparsity = dim if sparsity is None else sparsity
     for name, value in {"samples": samples, "dim": dim, "sparsity": sparsity}.items():
@@ -50,6 +59,14 @@ def linear_map(
 
     The axes of the inputs are random, or the right singular vectors of B, in the same order: then
     :math:`\Sigma_{xx}` commutes with :math:`\Sigma_{yx}^\top \Sigma_{yx}`.
+
+    Parameters
+    ----------
+    dim : number of inputs.
+    outputs : number of outputs.
+    decay : how fast the eigenvalues of the inputs fall.
+    commuting : let the inputs have the right singular vectors of B as axes.
+    seed : seed of the draw.
     """
     for name, value in {"dim": dim, "outputs": outputs}.items():
         if value < 1:
@@ -72,7 +89,17 @@ def hidden_directions(
     seed: int = 0,
 ) -> Samples:
     """A target for nonlinear units: rectified answers along a few orthogonal directions of the input,
-    each half as strong as the one before, sent to random directions of the output."""
+    each half as strong as the one before, sent to random directions of the output.
+
+    Parameters
+    ----------
+    samples : number of samples.
+    dim : number of inputs.
+    outputs : number of outputs.
+    features : number of directions.
+    noise : standard deviation of what is added to y.
+    seed : seed of the draw.
+    """
     checked = {"samples": samples, "dim": dim, "outputs": outputs, "features": features}
     for name, value in checked.items():
         if value < 1:

@@ -16,7 +16,15 @@ LARGEST = 1e60
 
 
 class Samples(AbstractPoints):
-    """Inputs `(n, d)`, targets `(n, c)`, weights `(n,)`. Make one with `from_arrays`, which checks."""
+    """Inputs `(n, d)`, targets `(n, c)`, weights `(n,)`. Make one with `from_arrays`, which checks.
+
+    Parameters
+    ----------
+    name : what tables call it.
+    x : inputs, one row a sample.
+    y : targets.
+    weights : weights of the samples, with sum 1.
+    """
 
     name: str = eqx.field(static=True)
     x: Float[np.ndarray | Array, "n d"]
@@ -33,7 +41,15 @@ class Samples(AbstractPoints):
 
 
 def from_arrays(x: Any, y: Any, weights: Any = None, name: str = "data") -> Samples:
-    """A user's own data, checked: shapes, finite numbers, something to learn."""
+    """A user's own data, checked: shapes, finite numbers, something to learn.
+
+    Parameters
+    ----------
+    x : inputs `(n, d)`.
+    y : targets `(n,)` or `(n, c)`.
+    weights : how much each sample counts; all the same by default.
+    name : what tables call it.
+    """
     x, y = finite_numbers("X", x), finite_numbers("y", y)
     if x.ndim != 2:
         raise InputError(f"X must have two dimensions (samples, inputs); its shape is {x.shape}.")
@@ -50,7 +66,13 @@ def from_arrays(x: Any, y: Any, weights: Any = None, name: str = "data") -> Samp
 
 
 def finite_numbers(name: str, values: Any) -> np.ndarray:
-    """An array of float64, or a sentence that says where it is not one."""
+    """An array of float64, or a sentence that says where it is not one.
+
+    Parameters
+    ----------
+    name : what the sentence calls it.
+    values : anything that holds numbers.
+    """
     if np.iscomplexobj(values):
         raise InputError(f"{name} must hold real numbers; it holds complex ones.")
     try:
@@ -82,7 +104,12 @@ def _checked_weights(weights: Any, n: int) -> np.ndarray:
 
 
 def refuse_constant_columns(task: Samples) -> None:
-    """Refuse inputs that carry nothing of their own; a network with a bias may want them."""
+    """Refuse inputs that carry nothing of their own; a network with a bias may want them.
+
+    Parameters
+    ----------
+    task : the samples.
+    """
     x = np.asarray(task.x)
     bad = np.flatnonzero(np.ptp(x, axis=0) == 0) if len(x) > 1 else np.flatnonzero(x[0] == 0)
     if len(bad):

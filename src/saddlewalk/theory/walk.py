@@ -37,7 +37,7 @@ from scipy.optimize import minimize
 
 from saddlewalk import ode
 from saddlewalk.curves import LossCurve, Stopped
-from saddlewalk.problem import Parameters, ParametersLike, Problem, norms
+from saddlewalk.problem import Parameters, ParametersLike, Problem, compiled, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
@@ -85,11 +85,11 @@ class Walk:
         self.time = 0.0
         self.evaluations = 0
         self.sign = signs(problem, theta)
-        push = _climb(problem, theta, _residual(problem, 0 * theta))
+        push = compiled.climb(problem, theta, compiled.residual(problem, 0 * theta))
         self.largest_drive = np.asarray(drives(problem, theta, push))
         if problem.units.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
-        self.level = float(_loss(problem, 0 * theta))
+        self.level = float(compiled.loss(problem, 0 * theta))
         self._curve: list[np.ndarray] = [np.array([[0.0, self.level, 0.0, 0.0]])]
         self._points = 1
         self.moments = [Moment(0, theta, self.active.copy(), np.zeros(problem.width))]
@@ -247,7 +247,7 @@ class Walk:
             jnp.asarray(self.largest_drive.max()),
             self.sign,
             jnp.asarray(self.active),
-            _residual(self.problem, only_active),
+            compiled.residual(self.problem, only_active),
             rules,
         )
 
@@ -255,7 +255,7 @@ class Walk:
         """Turn the dormant units so that each carries a feature; nothing else changes."""
         task = self.problem.task
         assert isinstance(task, AbstractPoints)
-        residual = _residual(self.problem, self.moments[-1].alone)
+        residual = compiled.residual(self.problem, self.moments[-1].alone)
         theta = np.array(self.theta)
         theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
         self.theta = jnp.asarray(theta)
@@ -263,7 +263,7 @@ class Walk:
     def _align_dormant(self) -> None:
         """Turn every dormant unit, at its norm, to the maximum of utility that it climbs to."""
         dormant, norm = jnp.asarray(~self.active)[:, None], norms(self.theta)
-        residual = _residual(self.problem, self.moments[-1].alone)
+        residual = compiled.residual(self.problem, self.moments[-1].alone)
         flow = Alignment(self.problem, jnp.ones(()), None, residual, norm)
         pieces = ode.integrate(
             flow,
@@ -332,7 +332,7 @@ class Walk:
 
     def _rest(self) -> None:
         only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
-        self.level = float(_loss(self.problem, only_active))
+        self.level = float(compiled.loss(self.problem, only_active))
         last = self.moments[-1]
         self._curve.append(np.array([[self.time, self.level, 0.0, 0.0]]))
         self.moments.append(Moment(self._points, self.theta, self.active.copy(), last.output))
@@ -368,8 +368,5 @@ def _active_loss(flow: Alternation, y: Parameters) -> Any:
     return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)
 
 
-_residual = eqx.filter_jit(lambda problem, theta: problem.residual(theta))
-_climb = eqx.filter_jit(lambda problem, theta, residual: problem.climb(theta, residual))
-_loss = eqx.filter_jit(lambda problem, theta: problem.loss(theta))
 _drives_of = eqx.filter_jit(lambda flow, th: drives(flow.problem, th, flow.push(th)))
 _margins_of = eqx.filter_jit(lambda flow, theta: flow.margins(theta))

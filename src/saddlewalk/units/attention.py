@@ -15,7 +15,12 @@ from saddlewalk.units.base import AbstractUnits, Shapes, Weights, halves
 
 
 class LinearAttention(AbstractUnits):
-    """Heads with keys and queries of rank 1. An input is the context z, then the query."""
+    """Heads with keys and queries of rank 1. An input is the context z, then the query.
+
+    Parameters
+    ----------
+    width : number of heads.
+    """
 
     width: int
 
@@ -24,6 +29,11 @@ class LinearAttention(AbstractUnits):
     linear_in: ClassVar[str | None] = "halves"
     shares_features: ClassVar[bool] = True
     outgoing: ClassVar[str | None] = "V"
+
+    @classmethod
+    def example(cls) -> tuple["LinearAttention", int, int]:
+        """Three heads for two dimensions."""
+        return cls(3), 4, 1
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """A number V, a key K and a query Q."""

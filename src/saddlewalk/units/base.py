@@ -33,7 +33,13 @@ Factors = dict[str, tuple[Array, Array]]
 
 
 class Layer(NamedTuple):
-    r"""The units of one hidden layer, :math:`\sum_i \phi(z; u_i)\, v_i`: weights in, weights out."""
+    r"""The units of one hidden layer, :math:`\sum_i \phi(z; u_i)\, v_i`: weights in, weights out.
+
+    Parameters
+    ----------
+    incoming : weights into each unit, one row a unit.
+    outgoing : weights out of it.
+    """
 
     incoming: Float[np.ndarray | Array, "width fan_in"]
     outgoing: Float[np.ndarray | Array, "width fan_out"]
@@ -88,13 +94,35 @@ class AbstractUnits(eqx.Module):
         """Whether the network is a sum of units that can be exchanged, added and taken away."""
         return self.additive and len(self.hidden) == 1
 
+    @classmethod
+    def example(cls) -> tuple["AbstractUnits", int, int]:
+        """A small network of these units, for contract tests and docs: units, inputs, outputs.
+
+        A family that the package exports has one; then every test of `tests/test_units.py` is run on it.
+        """
+        raise NotImplementedError(
+            f"{cls.__name__} has no example: add a classmethod `example` that returns units, a number of "
+            "inputs and a number of outputs, for instance `return cls(3), 4, 2`."
+        )
+
     @abc.abstractmethod
     def layers(self, inputs: int, outputs: int) -> Shapes:
-        """Shape of each weight of one unit, for data with this many inputs and outputs."""
+        """Shape of each weight of one unit.
+
+        Parameters
+        ----------
+        inputs, outputs : numbers of input and output coordinates of the data.
+        """
 
     @abc.abstractmethod
     def respond(self, weights: Weights, x: Array) -> Array:
-        """Output of one unit, `(outputs,)`, for one input as this unit sees it."""
+        """Output of one unit, `(outputs,)`, for one input.
+
+        Parameters
+        ----------
+        weights : the weights of this unit by name, with the shapes that `layers` gives.
+        x : the input as this unit sees it.
+        """
 
     def count(self, inputs: int) -> int:
         """How many units there are."""
@@ -195,13 +223,23 @@ class AbstractUnits(eqx.Module):
 
 
 def halves(x: Any) -> tuple[Array, Array]:
-    """The two words of an input: given as a pair (so that what belongs to one word is computed once
-    for all its partners), or as one array."""
+    """The two words of an input.
+
+    Parameters
+    ----------
+    x : a pair (so that what belongs to one word is computed once for all its partners), or one array.
+    """
     return x if isinstance(x, tuple) else tuple(jnp.split(x, 2))  # type: ignore[return-value]
 
 
 def check_rates(rates: dict[str, float], layers: tuple[str, ...]) -> None:
-    """Refuse rates of unknown layers, and rates that are not positive."""
+    """Refuse rates of unknown layers, and rates that are not positive.
+
+    Parameters
+    ----------
+    rates : learning rates by layer.
+    layers : names of the layers that there are.
+    """
     for name, rate in rates.items():
         if name not in layers:
             raise InputError(f"There is no layer '{name}'. Layers: {', '.join(layers)}.")
@@ -210,12 +248,23 @@ def check_rates(rates: dict[str, float], layers: tuple[str, ...]) -> None:
 
 
 def size_of(shapes: Shapes) -> int:
-    """Number of parameters of one unit."""
+    """Number of parameters of one unit.
+
+    Parameters
+    ----------
+    shapes : shape of each of its weights.
+    """
     return sum(math.prod(shape) for shape in shapes.values())
 
 
 def unpack(shapes: Shapes, theta: Float[Array, " size"]) -> Weights:
-    """Named weights of one unit out of its flat parameters."""
+    """Named weights of one unit out of its flat parameters.
+
+    Parameters
+    ----------
+    shapes : shape of each of its weights.
+    theta : its parameters, in the order of `shapes`.
+    """
     ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
     parts = jnp.split(theta, ends[:-1])
     return {name: part.reshape(shapes[name]) for name, part in zip(shapes, parts, strict=True)}
@@ -225,5 +274,10 @@ def pack(shapes: Shapes, weights: Weights) -> Float[Array, "width size"]:
     """Flat parameters `(width, size)` out of named weights `(width, ...)`.
 
     The order is that of `shapes`: JAX sorts the keys of dictionaries that pass through it.
+
+    Parameters
+    ----------
+    shapes : shape of each weight of one unit.
+    weights : the weights by name, with a leading axis for the units.
     """
     return jnp.concatenate([weights[k].reshape(len(weights[k]), -1) for k in shapes], axis=1)

@@ -14,7 +14,15 @@ from saddlewalk.units.dense import KINKED, activation_named
 
 
 class Convolution(AbstractUnits):
-    """Kernels that read patches of the input without padding, and answer to each output by patch."""
+    """Kernels that read patches of the input without padding, and answer to each output by patch.
+
+    Parameters
+    ----------
+    width : number of kernels.
+    kernel : length of a patch.
+    stride : how far one patch is from the next.
+    activation : a name in `ACTIVATIONS`, or any function of one number that is zero at zero.
+    """
 
     width: int
     kernel: int = eqx.field(static=True, default=2)
@@ -22,6 +30,11 @@ class Convolution(AbstractUnits):
     activation: str | Callable[[Array], Array] = eqx.field(static=True, default="linear")
 
     degree: ClassVar[int | None] = None
+
+    @classmethod
+    def example(cls) -> tuple["Convolution", int, int]:
+        """Three kernels that read overlapping patches."""
+        return cls(3, kernel=3, stride=2, activation="quadratic"), 7, 2
 
     def __check_init__(self) -> None:
         if min(self.width, self.kernel, self.stride) < 1:

@@ -36,12 +36,23 @@ class Deep(AbstractUnits):
 
     A skip `(a, b)` adds what layer a answers to what layer b answers. Linear self-attention comes
     first; it adds to the query, and the layers after it read the query's token.
+
+    Parameters
+    ----------
+    hidden_layers : units of each hidden layer, the first one next to the input.
+    skips : pairs of layers (a, b) that a skip joins.
     """
 
     hidden_layers: tuple[HiddenLayer, ...] = eqx.field(static=True)
     skips: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
 
     additive: ClassVar[bool] = False
+
+    @classmethod
+    def example(cls) -> tuple["Deep", int, int]:
+        """A convolution and two dense layers, one of them rectified."""
+        layers = (Convolution(2, kernel=2, stride=1), Dense(4, "relu"), Dense(3, "linear"))
+        return cls(layers), 4, 2
 
     def __check_init__(self) -> None:
         if not self.hidden_layers:

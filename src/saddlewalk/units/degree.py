@@ -20,7 +20,13 @@ _FLAT = 1e-3
 
 @in_float64
 def find_degree(units: AbstractUnits, inputs: int, outputs: int) -> int:
-    """The declared order of the units, or the one found at the origin."""
+    """The declared order of the units, or the one found at the origin.
+
+    Parameters
+    ----------
+    units : the units.
+    inputs, outputs : numbers of input and output coordinates of the data.
+    """
     if units.degree is not None:
         return units.degree
     shapes = units.layers(inputs, outputs)

@@ -32,7 +32,12 @@ KINKED = ("relu", "leaky-relu")
 
 
 def activation_named(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A function of one number by its name, or the function itself."""
+    """A function of one number by its name, or the function itself.
+
+    Parameters
+    ----------
+    activation : a name in `ACTIVATIONS`, or a function.
+    """
     if not isinstance(activation, str):
         return activation
     if activation not in ACTIVATIONS:
@@ -41,12 +46,23 @@ def activation_named(activation: str | Callable[[Array], Array]) -> Callable[[Ar
 
 
 class Dense(AbstractUnits):
-    """Neurons with a named activation, or any function of one number that is zero at zero."""
+    """Neurons of a two-layer network.
+
+    Parameters
+    ----------
+    width : number of neurons.
+    activation : a name in `ACTIVATIONS`, or any function of one number that is zero at zero.
+    """
 
     width: int
     activation: str | Callable[[Array], Array] = eqx.field(static=True, default="relu")
 
     degree: ClassVar[int | None] = None
+
+    @classmethod
+    def example(cls) -> tuple["Dense", int, int]:
+        """Four ReLU neurons."""
+        return cls(4, "relu"), 3, 2
 
     def __check_init__(self) -> None:
         if self.width < 1:

@@ -24,7 +24,12 @@ from saddlewalk.units.base import AbstractUnits, Shapes, Weights, check_rates
 
 
 class Diagonal(AbstractUnits):
-    """One unit a coordinate of the input; parameters (p, q), started at `u = sqrt(2) alpha, v = 0`."""
+    """One unit a coordinate of the input; parameters (p, q), started at `u = sqrt(2) alpha, v = 0`.
+
+    Parameters
+    ----------
+    rate_u, rate_v : learning rates of u and of v.
+    """
 
     rate_u: float = 1.0
     rate_v: float = 1.0
@@ -34,6 +39,11 @@ class Diagonal(AbstractUnits):
     linear_in: ClassVar[str | None] = "input"
     multiplicative: ClassVar[bool] = True
     hidden: ClassVar[tuple[str, ...]] = ()  # each unit has a coordinate of its own
+
+    @classmethod
+    def example(cls) -> tuple["Diagonal", int, int]:
+        """Three coordinates."""
+        return cls(), 3, 1
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Two numbers a unit; the output is a scalar."""

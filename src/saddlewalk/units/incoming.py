@@ -18,7 +18,14 @@ _FACTORS = (2.0, 0.3, 100.0)
 def find_incoming_degree(
     units: AbstractUnits, inputs: int, outputs: int, layer: str = "units"
 ) -> int | None:
-    """The degree p of a unit's answer in its incoming weights, found by trying; `None` if it has none."""
+    """The degree p of a unit's answer in its incoming weights, found by trying; `None` if it has none.
+
+    Parameters
+    ----------
+    units : the units.
+    inputs, outputs : numbers of input and output coordinates of the data.
+    layer : name of the hidden layer.
+    """
     alone, inputs, outputs = units.alone(layer, inputs, outputs)
     shapes = alone.layers(inputs, outputs)
     rng = np.random.default_rng(2)

@@ -18,7 +18,13 @@ _JUMP = 1e-3
 
 @in_float64
 def is_smooth(units: AbstractUnits, inputs: int, outputs: int) -> bool:
-    """What the units declare, or what is found on some random lines."""
+    """What the units declare, or what is found on some random lines.
+
+    Parameters
+    ----------
+    units : the units.
+    inputs, outputs : numbers of input and output coordinates of the data.
+    """
     if units.smooth is not None:
         return units.smooth
     shapes = units.layers(inputs, outputs)

@@ -9,13 +9,23 @@ from saddlewalk.units.base import AbstractUnits, Shapes, Weights, halves
 
 
 class QuadraticPair(AbstractUnits):
-    """Quadratic neurons that read two words of equal length: the network of modular addition."""
+    """Quadratic neurons that read two words of equal length: the network of modular addition.
+
+    Parameters
+    ----------
+    width : number of neurons.
+    """
 
     width: int
 
     degree: ClassVar[int | None] = 3
     smooth: ClassVar[bool | None] = True
     shares_features: ClassVar[bool] = True
+
+    @classmethod
+    def example(cls) -> tuple["QuadraticPair", int, int]:
+        """Three neurons for words of two numbers."""
+        return cls(3), 4, 2
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Input weights u and v, one for each word, then output weights w."""

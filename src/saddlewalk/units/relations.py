@@ -42,7 +42,14 @@ class Relation(StrEnum):
 def find_relations(
     units: AbstractUnits, inputs: int, outputs: int, layer: str = "units"
 ) -> tuple[Relation, ...]:
-    """The relations that the units of a hidden layer admit, from the narrowest to the widest."""
+    """The relations that the units of a hidden layer admit, from the narrowest to the widest.
+
+    Parameters
+    ----------
+    units : the units.
+    inputs, outputs : numbers of input and output coordinates of the data.
+    layer : name of the hidden layer.
+    """
     alone, inputs, outputs = units.alone(layer, inputs, outputs)
     shapes = alone.layers(inputs, outputs)
     u_size, v_size = (part.shape[1] for part in alone.take(shapes, np.zeros((1, size_of(shapes)))))

@@ -23,7 +23,13 @@ from saddlewalk.units.base import AbstractUnits, Shapes, Weights
 
 
 def score_vectors(weights: Weights, query: Array) -> Array:
-    """K^T Q x_q: what a head, or each of several, looks for."""
+    """K^T Q x_q: what a head, or each of several, looks for.
+
+    Parameters
+    ----------
+    weights : keys K and queries Q of a head, or both merged in KQ; several heads have a leading axis.
+    query : the token x_q.
+    """
     if "KQ" in weights:
         return weights["KQ"] @ query
     return jnp.einsum("...rm,...r->...m", weights["K"], weights["Q"] @ query)
@@ -39,13 +45,25 @@ def _weights(embedding: int, outputs: int, rank: int, merged: bool) -> Shapes:
 
 
 class LinearSelfAttention(AbstractUnits):
-    """Linear heads. An input is X X^T, row by row, then the query."""
+    """Linear heads. An input is X X^T, row by row, then the query.
+
+    Parameters
+    ----------
+    width : number of heads.
+    rank : rows of the keys and of the queries.
+    merged : hold K^T Q as one matrix.
+    """
 
     width: int
     rank: int = eqx.field(static=True, default=1)
     merged: bool = eqx.field(static=True, default=False)
 
     smooth: ClassVar[bool | None] = True
+
+    @classmethod
+    def example(cls) -> tuple["LinearSelfAttention", int, int]:
+        """Three heads of rank 2 for tokens of three numbers."""
+        return cls(3, rank=2), 12, 1
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Keys and queries, then the values."""
@@ -63,7 +81,15 @@ class LinearSelfAttention(AbstractUnits):
 
 
 class SoftmaxSelfAttention(AbstractUnits):
-    """Softmax heads. An input is the tokens one after another, the query last."""
+    """Softmax heads. An input is the tokens one after another, the query last.
+
+    Parameters
+    ----------
+    width : number of heads.
+    tokens : tokens of an input, the query included.
+    rank : rows of the keys and of the queries.
+    merged : hold K^T Q as one matrix.
+    """
 
     width: int
     tokens: int = eqx.field(static=True)
@@ -71,6 +97,11 @@ class SoftmaxSelfAttention(AbstractUnits):
     merged: bool = eqx.field(static=True, default=False)
 
     smooth: ClassVar[bool | None] = True
+
+    @classmethod
+    def example(cls) -> tuple["SoftmaxSelfAttention", int, int]:
+        """Three heads of rank 2 that read four tokens of three numbers."""
+        return cls(3, tokens=4, rank=2), 12, 1
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Keys and queries, then the values."""

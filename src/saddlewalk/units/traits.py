@@ -22,7 +22,13 @@ _REMEMBERED = 256
 
 
 class Traits:
-    """The facts about one kind of units on data of one shape. Each is found when it is first asked for."""
+    """The facts about one kind of units on data of one shape. Each is found when it is first asked for.
+
+    Parameters
+    ----------
+    units : the units.
+    inputs, outputs : numbers of input and output coordinates of the data.
+    """
 
     def __init__(self, units: AbstractUnits, inputs: int, outputs: int) -> None:
         self._units, self._inputs, self._outputs = units, inputs, outputs
@@ -69,7 +75,13 @@ class Traits:
 
 
 def traits_of(units: AbstractUnits, inputs: int, outputs: int) -> Traits:
-    """The traits of these units, remembered: they do not depend on how many there are."""
+    """The traits of these units, remembered: they do not depend on how many there are.
+
+    Parameters
+    ----------
+    units : the units.
+    inputs, outputs : numbers of input and output coordinates of the data.
+    """
     alike = units.resized(1) if units.exchangeable and hasattr(units, "width") else units
     try:
         return _remembered(alike, inputs, outputs)

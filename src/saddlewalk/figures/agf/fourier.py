@@ -4,14 +4,13 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import numpy as np
 
 from saddlewalk.curves.curve import LossCurve
 from saddlewalk.curves.reading import read_stages
 from saddlewalk.diagnose import loss_curve
 from saddlewalk.flow import train
-from saddlewalk.problem import Problem
+from saddlewalk.problem import Problem, compiled
 from saddlewalk.tasks import ModularAddition
 from saddlewalk.theory.agf import Walk
 
@@ -53,12 +52,9 @@ class FourierRun:
         return [frequencies[i] for i in np.argsort(moments, kind="stable")]
 
 
-outputs_of = eqx.filter_jit(lambda problem, theta: problem.function(theta))
-
-
 def _transform(problem: Problem, theta: np.ndarray) -> np.ndarray:
     """Fourier transform of the output for each input: `(inputs, frequency)`."""
-    return np.fft.rfft(np.asarray(outputs_of(problem, theta)), axis=1)
+    return np.fft.rfft(np.asarray(compiled.function(problem, theta)), axis=1)
 
 
 def walked(problem: Problem, scale: float, levels: list[float]) -> FourierRun:

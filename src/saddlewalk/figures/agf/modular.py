@@ -11,13 +11,12 @@ from saddlewalk.figures.agf.fourier import (
     FourierRun,
     Neurons,
     at_waking,
-    outputs_of,
     trained,
     walked,
 )
 from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import Problem
+from saddlewalk.problem import Problem, compiled
 from saddlewalk.show import draw
 from saddlewalk.tasks import ModularAddition, modular_addition
 from saddlewalk.theory.modular import ordered_frequencies, share
@@ -185,7 +184,7 @@ def _draw_outputs(axes: Any, problem: Problem, flow: FourierRun, moments: list[i
     shown = range(task.p)
     largest = float(np.abs(task.y).max())
     for column, moment in enumerate(moments):
-        outputs = np.asarray(outputs_of(problem, flow.theta[moment]))
+        outputs = np.asarray(compiled.function(problem, flow.theta[moment]))
         for row, (a, b) in enumerate(_INPUTS):
             pair, panel = (a % task.p) * task.p + b % task.p, panels[row][column]
             panel.plot(shown, np.asarray(task.y)[pair], color="0.7", linewidth=3)

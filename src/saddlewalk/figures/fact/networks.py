@@ -2,18 +2,17 @@
 
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.optimize import minimize
 
 from saddlewalk.features import network_features
-from saddlewalk.features.layers import LayerFeatures, cosine, power
+from saddlewalk.features.layers import LayerFeatures
+from saddlewalk.features.matrix_functions import cosine, matrix_power
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.figures.drawing import show_matrix
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import Problem
+from saddlewalk.problem import Problem, compiled
 from saddlewalk.show import draw
 from saddlewalk.tasks import Samples, from_arrays
 from saddlewalk.units import Deep, Dense
@@ -72,11 +71,11 @@ def figure_11() -> FigureResult:
     layers = {depth: _deep_linear(depth) for depth in DEPTHS}
     powers = np.linspace(0.1, 1.0, 19)
     curves = {
-        depth: [cosine(layer.feature_matrix, power(layer.agop, s)) for s in powers]
+        depth: [cosine(layer.feature_matrix, matrix_power(layer.agop, s)) for s in powers]
         for depth, layer in layers.items()
     }
     at_inverse = [
-        cosine(layer.feature_matrix, power(layer.agop, 1 / depth))
+        cosine(layer.feature_matrix, matrix_power(layer.agop, 1 / depth))
         for depth, layer in layers.items()
     ]
     fact = [cosine(layer.feature_matrix, layer.fact) for layer in layers.values()]
@@ -121,7 +120,7 @@ def rare_products(rare: float) -> Samples:
 def _separated(rare: float, decay: float) -> LayerFeatures:
     problem = Problem(rare_products(rare), Dense(WIDTH, "quadratic"))
     start = 0.5 * np.random.default_rng(0).normal(size=(WIDTH, problem.size))
-    return network_features(problem, lowest(problem, start, decay), decay)["w"]
+    return network_features(problem, lowest(problem, start, decay), weight_decay=decay)["w"]
 
 
 @in_float64
@@ -134,7 +133,8 @@ def _deep_linear(depth: int) -> LayerFeatures:
     whole = Problem(task, units, keep_samples=True)
     start = rng.normal(size=(1, whole.size)) / np.sqrt(_HIDDEN)
     # moments carry the whole loss of a linear network
-    return network_features(whole, lowest(Problem(task, units), start, _DECAY), _DECAY)[0]
+    theta = lowest(Problem(task, units), start, _DECAY)
+    return network_features(whole, theta, weight_decay=_DECAY)[0]
 
 
 def lowest(problem: Problem, start: np.ndarray, decay: float) -> np.ndarray:
@@ -159,12 +159,9 @@ def lowest(problem: Problem, start: np.ndarray, decay: float) -> np.ndarray:
 
 
 def _regularized(problem: Problem, theta: np.ndarray, decay: float) -> tuple[float, np.ndarray]:
-    value, slope = _value_and_slope(problem, jnp.asarray(theta))
+    value, slope = compiled.slope(problem, jnp.asarray(theta))
     size = float(np.sum(theta**2))
     return float(value) + decay / 2 * size, (np.asarray(slope) + decay * theta).ravel()
-
-
-_value_and_slope = eqx.filter_jit(lambda problem, theta: jax.value_and_grad(problem.loss)(theta))
 
 
 def _draw_matrices(layer: LayerFeatures) -> Any:

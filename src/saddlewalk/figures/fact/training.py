@@ -21,7 +21,8 @@ import xarray as xr
 
 from saddlewalk.errors import InputError
 from saddlewalk.features.equinox import equinox_features
-from saddlewalk.features.history import BACKWARD, FORWARD, FeatureHistory, draw_history
+from saddlewalk.features.history import FeatureHistory, draw_history
+from saddlewalk.features.layers import BACKWARD, FORWARD
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.figures.networks.classifier import (
     CLASSES,

@@ -16,7 +16,7 @@ from saddlewalk.diagnose import effective_width, find_jumps
 from saddlewalk.figures.claims import Claim, FigureResult, close, listed
 from saddlewalk.figures.saddles.panels import small_start
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import Problem
+from saddlewalk.problem import Problem, compiled
 from saddlewalk.show import draw
 from saddlewalk.tasks import Samples, compress, from_arrays
 from saddlewalk.tasks.public import load_public
@@ -193,7 +193,7 @@ def _train(task: Samples, activation: str, steps: int) -> PairRun:
     step, loss, singular = [], [], []
     for k in range(0, steps + 1, EVERY):
         step.append(float(k))
-        loss.append(float(_loss(test, theta)))
+        loss.append(float(compiled.loss(test, theta)))
         singular.append(_largest(np.asarray(theta)[:, : x.shape[1]]))
         rows = rng.integers(len(x), size=(EVERY, _BATCH))
         theta = _steps(problem.units, theta, jnp.asarray(x[rows]), jnp.asarray(y[rows]))
@@ -211,9 +211,6 @@ def _largest(matrix: np.ndarray) -> np.ndarray:
 def _some(task: Samples) -> Samples:
     rows = np.random.default_rng(0).choice(len(task.x), min(_TESTED, len(task.x)), replace=False)
     return from_arrays(np.asarray(task.x)[rows], np.asarray(task.y)[rows], name=task.name)
-
-
-_loss = eqx.filter_jit(lambda problem, theta: problem.loss(theta))
 
 
 @eqx.filter_jit
