@@ -6,17 +6,20 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/first
 
-.PHONY: run test lint docs gallery wheel bench ci clean help
+.PHONY: run test test-all lint docs gallery wheel bench ci clean help
 
 help:            ## this list
-	@grep -E '^[a-z]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
 
 run: $(VENV)/.run       ## predict, simulate and compare modular addition; picture and numbers in results/first
 	$(BIN)/saddlewalk compare modular-addition --out $(OUT) --force
 	@echo "Now look at $(OUT)/figure.png"
 
-test: $(VENV)/.test      ## the tests
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
+test: $(VENV)/.test      ## the quick tests: minutes
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not slow"
+
+test-all: $(VENV)/.test  ## all tests, the figures at their default sizes too
+	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
 
 lint: $(VENV)/.dev      ## lint, format, types, layers
 	$(BIN)/ruff check
@@ -43,6 +46,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
 	$(BIN)/python benchmarks/flow.py
 	$(BIN)/python benchmarks/predict.py
+	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/saddles.py
 	$(BIN)/python benchmarks/regimes.py
@@ -50,7 +54,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python -m pip install --quiet xrfm --constraint constraints.txt
 	$(BIN)/python benchmarks/features.py
 
-ci: lint docs wheel test    ## what must pass before a change lands
+ci: lint docs wheel test-all    ## what must pass before a change lands
 
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)

@@ -3,6 +3,8 @@
 import importlib
 import math
 import pkgutil
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -26,8 +28,11 @@ def every_theory():
     return found
 
 
+SKELETON = Path(__file__).parent.parent / "docs" / "howto" / "skeletons" / "theory.py"
+OneMode = runpy.run_path(str(SKELETON))["OneMode"]
+"""The theory that newcomers copy obeys the contract, too."""
 WALKS = ("numeric", "algorithm-1", "instant-alignment")
-CASES = [(kind, method) for kind in every_theory() for method in kind.methods]
+CASES = [(kind, method) for kind in (*every_theory(), OneMode) for method in kind.methods]
 NAMES = [f"{kind.__name__}-{method}" for kind, method in CASES]
 
 
@@ -108,3 +113,9 @@ def _features(outcome):
     keys = ("kind", "index", "frequency")
     seen = [tuple(stage.feature.get(key) for key in keys) for stage in outcome.stages]
     return list(dict.fromkeys(seen))
+
+
+def test_the_skeleton_is_right_about_time(numeric):
+    with sw.float64():
+        closed = OneMode(OneMode.example()).closed
+    assert closed.stages[0].time == pytest.approx(numeric(OneMode).stages[0].time, rel=1e-3)

@@ -112,14 +112,25 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
         )
         with Progress("predicting", start.progress) as walk.bar:
             stopped = walk.run()
-        curve = walk.curve if start.problem.smooth else walk.curve.evened()
+        stages, curve = read_walk(walk)
         return Outcome(
-            stages=_stages(walk, curve),
+            stages=stages,
             stopped=stopped,
             assumptions=(_separate(walk, curve),),
             curve=(curve.time, curve.loss),
             initial_loss=float(curve.loss[0]),
         )
+
+
+def read_walk(walk: Walk) -> tuple[tuple[Stage, ...], LossCurve]:
+    """The stages of a walk that has come to its end, and its loss curve.
+
+    Parameters
+    ----------
+    walk : from plateau to plateau.
+    """
+    curve = walk.curve if walk.problem.smooth else walk.curve.evened()
+    return _stages(walk, curve), curve
 
 
 def _separate(walk: Walk, curve: LossCurve) -> Assumption:
