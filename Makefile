@@ -16,10 +16,10 @@ run: $(VENV)/.run       ## predict, simulate and compare modular addition; pictu
 	@echo "Now look at $(OUT)/figure.png"
 
 test: $(VENV)/.test      ## the quick tests: minutes
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal -m "not slow"
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not slow"
 
 test-all: $(VENV)/.test  ## all tests, the figures at their default sizes too
-	$(BIN)/python -m pytest --numprocesses=2 --dist=worksteal
+	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
 
 lint: $(VENV)/.dev      ## lint, format, types, layers
 	$(BIN)/ruff check
