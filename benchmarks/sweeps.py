@@ -17,7 +17,6 @@ import numpy as np
 import saddlewalk as sw
 from saddlewalk.figures.networks import student
 from saddlewalk.figures.rich import students
-from saddlewalk.settings import make_problem
 from saddlewalk.sweep import Results, grid, sweep
 from saddlewalk.sweep.measures import MEASURES
 from saddlewalk.sweep.results import open_results
@@ -50,11 +49,7 @@ def told(row):
 
 def by_hand(cell):
     """What someone without sweeps writes: one call for one cell."""
-    options = {k: v for k, v in cell.items() if k in MEASURES["train"].options}
-    made = {k: v for k, v in cell.items() if k not in options and k != "setting"}
-    task, units, _ = make_problem(cell["setting"], made)
-    scale = options.pop("scale", 1e-6)
-    return sw.train(task, units, scale, **options, progress=False)
+    return sw.Run.of(**cell).train(progress=False)
 
 
 def rates(name, measure, plan, once, lanes=32):

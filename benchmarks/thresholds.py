@@ -1,7 +1,7 @@
 """What the walk's thresholds do: each at half and at twice its value, on networks of five kinds.
 
-Writes benchmarks/thresholds.json and benchmarks/thresholds.md: the largest relative change of a jump time, and
-the work (right-hand sides), both against the defaults; a change of the number of stages is said.
+Writes benchmarks/thresholds.json and benchmarks/thresholds.md: the largest relative change of a jump time,
+and the work (right-hand sides), both against the defaults; a change of the number of stages is said.
 """
 
 import dataclasses
@@ -93,10 +93,10 @@ def table(rows):
 HEAD = """# The walk's thresholds at half and at twice their value
 
 Made by `benchmarks/thresholds.py`. Largest relative change of a jump time, and right-hand sides over those
-with the defaults, on diagonal, linear, attention, quadratic, tanh and ReLU networks (small ones, at their usual
-scales). Where the number of stages changes, that is said, and the times are not compared. `collapse`,
-`kinked_tolerance_printed` and `aligned` belong to Algorithm 1 and were tried there. What each threshold is for:
-`src/saddlewalk/theory/thresholds.py`.
+with the defaults, on diagonal, linear, attention, quadratic, tanh and ReLU networks (small ones, at their
+usual scales). Where the number of stages changes, that is said, and the times are not compared. `collapse`,
+`kinked_tolerance_printed` and `aligned` belong to Algorithm 1 and were tried there. What each threshold is
+for: `src/saddlewalk/theory/thresholds.py`.
 
 """
 

@@ -19,6 +19,7 @@ from saddlewalk.curves.stages import mode_name
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
 from saddlewalk.problem import Problem
+from saddlewalk.renamed import answer_old_names
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 from saddlewalk.theory.staircase import Staircase
@@ -302,3 +303,12 @@ def _finite(value: float) -> float | None:
 
 def _known(values: Any) -> list[float]:
     return [value for value in values if math.isfinite(value)]
+
+
+__getattr__ = answer_old_names(
+    __name__,
+    {
+        "measure_stages": "saddlewalk.curves.reading.read_stages",
+        "trajectory_to_json": "saddlewalk.Trajectory.to_json",
+    },
+)
