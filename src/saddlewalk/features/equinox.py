@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk.errors import InputError
-from saddlewalk.features.layers import LayerFeatures, NetworkFeatures
+from saddlewalk.features.layers import LayerFeatures
+from saddlewalk.features.report import NetworkFeatures
 from saddlewalk.precision import exact_products
 
 SampleLoss = Callable[[jax.Array, jax.Array], jax.Array]

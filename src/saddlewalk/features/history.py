@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from saddlewalk.errors import InputError
-from saddlewalk.features.layers import BACKWARD, FORWARD, NetworkFeatures
+from saddlewalk.features.layers import BACKWARD, FORWARD
+from saddlewalk.features.report import NetworkFeatures
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 

@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Array
 
 from saddlewalk.errors import InputError
-from saddlewalk.features.layers import LayerFeatures, NetworkFeatures
+from saddlewalk.features.layers import LayerFeatures
+from saddlewalk.features.report import NetworkFeatures
 from saddlewalk.flow.trajectory import Trajectory
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem

@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.features.layers import NetworkFeatures
+from saddlewalk.features.report import NetworkFeatures
 from saddlewalk.features.torch import module_features
 
 ACTIVATIONS = {

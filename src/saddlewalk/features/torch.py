@@ -16,7 +16,8 @@ from torch import nn
 
 from saddlewalk.errors import InputError
 from saddlewalk.features.history import FeatureHistory
-from saddlewalk.features.layers import LayerFeatures, NetworkFeatures
+from saddlewalk.features.layers import LayerFeatures
+from saddlewalk.features.report import NetworkFeatures
 
 Loss = Callable[[torch.Tensor, Any], torch.Tensor]
 _Layer = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d

@@ -1,12 +1,12 @@
 """What is summed: one short file a family of units."""
 
+from saddlewalk.units.activations import ACTIVATIONS as ACTIVATIONS
 from saddlewalk.units.attention import LinearAttention as LinearAttention
 from saddlewalk.units.base import AbstractUnits as AbstractUnits
 from saddlewalk.units.base import Layer as Layer
 from saddlewalk.units.convolution import Convolution as Convolution
 from saddlewalk.units.deep import Deep as Deep
 from saddlewalk.units.degree import find_degree as find_degree
-from saddlewalk.units.dense import ACTIVATIONS as ACTIVATIONS
 from saddlewalk.units.dense import Dense as Dense
 from saddlewalk.units.diagonal import Diagonal as Diagonal
 from saddlewalk.units.incoming import find_incoming_degree as find_incoming_degree

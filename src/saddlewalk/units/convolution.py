@@ -1,7 +1,7 @@
 r""":math:`f_i(x; u_i, V_i) = V_i\, \sigma(u_i * x)`: kernels of a one-dimensional convolution."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,11 +9,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.units.base import AbstractUnits, Factors, Shapes, Weights
-from saddlewalk.units.dense import KINKED, activation_named
+from saddlewalk.units.activations import AbstractNeurons, activation_named
+from saddlewalk.units.base import Factors, Shapes, Weights
 
 
-class Convolution(AbstractUnits):
+class Convolution(AbstractNeurons):
     """Kernels that read patches of the input without padding, and answer to each output by patch.
 
     Parameters
@@ -29,8 +29,6 @@ class Convolution(AbstractUnits):
     stride: int = eqx.field(static=True, default=2)
     activation: str | Callable[[Array], Array] = eqx.field(static=True, default="linear")
 
-    degree: ClassVar[int | None] = None
-
     @classmethod
     def example(cls) -> tuple["Convolution", int, int]:
         """Three kernels that read overlapping patches."""
@@ -40,16 +38,6 @@ class Convolution(AbstractUnits):
         if min(self.width, self.kernel, self.stride) < 1:
             raise InputError("Width, kernel and stride of a convolution must be at least 1.")
         activation_named(self.activation)
-
-    @property
-    def smooth(self) -> bool | None:  # type: ignore[override]
-        """Known for the named activations; a function of one's own is tried."""
-        return self.activation not in KINKED if isinstance(self.activation, str) else None
-
-    @property
-    def linear_in(self) -> str | None:  # type: ignore[override]
-        """The input, for the linear activation alone."""
-        return "input" if self.activation == "linear" else None
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """A kernel u, then an output weight for each output and patch."""
@@ -73,7 +61,7 @@ class Convolution(AbstractUnits):
         """Kernels read every patch; the second layer reads what all of them answer there."""
         windows = self.windows(x)
         z = windows @ weights["u"].T
-        answer, slope = jax.jvp(activation_named(self.activation), (z,), (jnp.ones_like(z),))
+        answer, slope = jax.jvp(self.sigma, (z,), (jnp.ones_like(z),))
         outputs = weights["v"].shape[1]
         return {
             "u": (windows, jnp.einsum("ph,hcp->cph", slope, weights["v"])),
@@ -89,4 +77,4 @@ class Convolution(AbstractUnits):
         self, kernels: Float[Array, "... kernel"], x: Any, nudge: Array | float = 0.0
     ) -> Array:
         """sigma(u * x + nudge): one number a patch, for one kernel or for several."""
-        return activation_named(self.activation)(kernels @ self.windows(x).T + nudge)
+        return self.sigma(kernels @ self.windows(x).T + nudge)

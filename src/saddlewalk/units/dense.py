@@ -1,7 +1,7 @@
 r""":math:`f_i(x; w_i, a_i) = a_i\, \sigma(w_i^\top x)`: neurons of a two-layer network (section 2)."""
 
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -9,43 +9,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.errors import InputError, nearest
-from saddlewalk.units.base import AbstractUnits, Factors, Shapes, Weights
-
-ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    "linear": lambda z: z,
-    "relu": jax.nn.relu,
-    "leaky-relu": jax.nn.leaky_relu,
-    "tanh": jnp.tanh,
-    "sigmoid": jax.nn.sigmoid,
-    "sin": jnp.sin,
-    "gelu": jax.nn.gelu,
-    "quadratic": jnp.square,
-    "cubic": lambda z: z**3,
-    "z-tanh-z": lambda z: z * jnp.tanh(z),
-    # written so that nothing cancels near zero
-    "1-cos": lambda z: 2 * jnp.sin(z / 2) ** 2,
-    "log-cosh": lambda z: jnp.log1p(2 * jnp.sinh(z / 2) ** 2),
-    "z2-tanh-z": lambda z: z**2 * jnp.tanh(z),
-}
-KINKED = ("relu", "leaky-relu")
+from saddlewalk.errors import InputError
+from saddlewalk.units.activations import AbstractNeurons, activation_named
+from saddlewalk.units.base import Factors, Shapes, Weights
 
 
-def activation_named(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
-    """A function of one number by its name, or the function itself.
-
-    Parameters
-    ----------
-    activation : a name in `ACTIVATIONS`, or a function.
-    """
-    if not isinstance(activation, str):
-        return activation
-    if activation not in ACTIVATIONS:
-        raise InputError(f"Unknown activation '{activation}'.{nearest(activation, ACTIVATIONS)}")
-    return ACTIVATIONS[activation]
-
-
-class Dense(AbstractUnits):
+class Dense(AbstractNeurons):
     """Neurons of a two-layer network.
 
     Parameters
@@ -57,8 +26,6 @@ class Dense(AbstractUnits):
     width: int
     activation: str | Callable[[Array], Array] = eqx.field(static=True, default="relu")
 
-    degree: ClassVar[int | None] = None
-
     @classmethod
     def example(cls) -> tuple["Dense", int, int]:
         """Four ReLU neurons."""
@@ -68,16 +35,6 @@ class Dense(AbstractUnits):
         if self.width < 1:
             raise InputError(f"The width must be at least 1; got {self.width}.")
         activation_named(self.activation)
-
-    @property
-    def smooth(self) -> bool | None:  # type: ignore[override]
-        """Known for the named activations; a function of one's own is tried."""
-        return self.activation not in KINKED if isinstance(self.activation, str) else None
-
-    @property
-    def linear_in(self) -> str | None:  # type: ignore[override]
-        """The input, for the linear activation alone."""
-        return "input" if self.activation == "linear" else None
 
     @property
     def shares_features(self) -> bool:  # type: ignore[override]
@@ -130,8 +87,3 @@ class Dense(AbstractUnits):
             "w": (x, slope * weights["a"].T),
             "a": (answer, jnp.eye(weights["a"].shape[1])),
         }
-
-    @property
-    def sigma(self) -> Callable[[Array], Array]:
-        """The activation."""
-        return activation_named(self.activation)

@@ -2,14 +2,12 @@ r"""The degree p in the incoming weights: :math:`\phi(z; cu) = c^p\, \phi(z; u)`
 
 import math
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk.precision import in_float64
-from saddlewalk.units.base import AbstractUnits, Layer, size_of, unpack
+from saddlewalk.units.base import AbstractUnits
+from saddlewalk.units.probing import LayerProbe
 
-_PROBES = 8
 _SAME = 1e-9
 _FACTORS = (2.0, 0.3, 100.0)
 
@@ -26,18 +24,8 @@ def find_incoming_degree(
     inputs, outputs : numbers of input and output coordinates of the data.
     layer : name of the hidden layer.
     """
-    alone, inputs, outputs = units.alone(layer, inputs, outputs)
-    shapes = alone.layers(inputs, outputs)
-    rng = np.random.default_rng(2)
-    theta = rng.normal(size=(_PROBES, size_of(shapes)))
-    x = rng.normal(size=(_PROBES, inputs))
-    incoming, outgoing = alone.take(shapes, theta)
-
-    def answer(factor: float) -> np.ndarray:
-        scaled = alone.put(shapes, theta, Layer(factor * np.asarray(incoming), outgoing))
-        respond = lambda th, one: alone.respond(unpack(shapes, th), one)  # noqa: E731
-        return np.asarray(jax.vmap(respond)(jnp.asarray(scaled), x))
-
+    probe = LayerProbe(units, inputs, outputs, layer)
+    answer = lambda factor: np.asarray(probe.answer(factor * probe.incoming))  # noqa: E731
     plain, doubled = answer(1.0), answer(2.0)
     if not np.any(plain):
         return None

@@ -16,15 +16,13 @@ stay proportional. For linear units the multiple may be negative.
 
 from enum import StrEnum
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from saddlewalk.precision import in_float64
-from saddlewalk.units.base import AbstractUnits, Layer, size_of, unpack
+from saddlewalk.units.base import AbstractUnits
+from saddlewalk.units.probing import LayerProbe
 
-_PROBES = 8
 _FACTORS = (2.0, 0.3, 1e3, 1e-3)
 _SAME = 1e-9
 
@@ -50,16 +48,8 @@ def find_relations(
     inputs, outputs : numbers of input and output coordinates of the data.
     layer : name of the hidden layer.
     """
-    alone, inputs, outputs = units.alone(layer, inputs, outputs)
-    shapes = alone.layers(inputs, outputs)
-    u_size, v_size = (part.shape[1] for part in alone.take(shapes, np.zeros((1, size_of(shapes)))))
-    rng = np.random.default_rng(1)
-    u, other = rng.normal(size=(2, _PROBES, u_size))
-    v, x = rng.normal(size=(_PROBES, v_size)), rng.normal(size=(_PROBES, inputs))
-
-    def answer(incoming: np.ndarray) -> Array:
-        theta = jnp.asarray(alone.put(shapes, v, Layer(incoming, v)))
-        return jax.vmap(lambda th, one: alone.respond(unpack(shapes, th), one))(theta, x)
+    probe = LayerProbe(units, inputs, outputs, layer)
+    answer, u, other = probe.answer, probe.incoming, probe.others
 
     def same(a: Array, b: Array) -> bool:
         return bool(jnp.max(jnp.abs(a - b)) <= _SAME * jnp.max(jnp.abs(at_u)))
