@@ -72,6 +72,7 @@ def train(
     max_time, max_steps : stop there in any case. Time is at learning rate 1.
     times : moments at which parameters are wanted (dense output); else up to `most_saved` steps.
     observables : functions of the parameters, evaluated at the saved moments.
+    most_saved : most moments at which parameters are kept, where no `times` are given.
     learning_rate, batch_size, momentum : for descent and SGD; 0.01, 32 and 0 by default.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
@@ -120,12 +121,15 @@ def train_many(
 ) -> list[Trajectory]:
     """Train networks of one shape as one compiled program, at the pace of the slowest.
 
-    Options that are not named here are those of `train`, and hold for every network.
-
     Parameters
     ----------
     networks : task, units, scale and seed of each; they differ in their numbers alone.
     starts : parameters of each to start from, instead of scale and seed.
+    solver, rates, penalty, adaptive : as in `train`, for every network.
+    tolerance, convergence, max_time, max_steps : as in `train`, for every network.
+    times, observables, most_saved : as in `train`, for every network.
+    learning_rate, batch_size, momentum : as in `train`, for every network.
+    progress : show a progress line on stderr; by default if it is a terminal.
     """
     if not networks:
         return []
