@@ -22,6 +22,7 @@ ROOMS = (
     "diagnose",
     "errors",
     "features",
+    "figures",
     "flow",
     "interrupts",
     "ode",
@@ -71,10 +72,10 @@ def is_public(name, value, module):
 
 def is_constructed(kind):
     """Whether the class has a constructor to explain: not by fields that say what they are."""
-    if issubclass(kind, BaseException | enum.Enum | tuple) or getattr(kind, "_is_protocol", False):
-        return False
     if "Parameters" in Validator(get_doc_object(kind)).section_titles:
         return True
+    if issubclass(kind, BaseException | enum.Enum | tuple) or getattr(kind, "_is_protocol", False):
+        return False
     owner = next(one for one in kind.__mro__ if "__init__" in vars(one))
     if dataclasses.is_dataclass(owner) and _is_generated(owner.__init__):
         return kind.__module__.split(".")[1] in CONSTRUCTED and not inspect.isabstract(kind)
@@ -108,6 +109,13 @@ METHODS = {
 def test_every_parameter_is_explained(name):
     faults = [words for code, words in validate(name)["errors"] if code in WRONG]
     assert not faults, f"{name}: {' '.join(faults)}"
+
+
+@pytest.mark.parametrize("name", CALLABLES | METHODS)
+def test_every_explanation_says_something(name):
+    entries = get_doc_object((CALLABLES | METHODS)[name])["Parameters"]
+    silent = [entry.name for entry in entries if not entry.type.strip()]
+    assert not silent, f"{name}: `name : meaning`, on one line, for {', '.join(silent)}"
 
 
 def test_the_rooms_are_looked_at():

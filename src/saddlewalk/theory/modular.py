@@ -143,8 +143,6 @@ def maximizer(
 ) -> Float[np.ndarray, "1 size"]:
     """Theorem 5.1: the neuron of norm 1 and maximal utility with these phases.
 
-    `coefficient` is the transform of the encoding at the frequency. At p/2 phases are 0 or pi.
-
     Parameters
     ----------
     p : the modulus.
