@@ -11,7 +11,13 @@ class InputError(ValueError):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """`" Did you mean 'diagonal'?"` for a near miss, else the list of what is known."""
+    """`" Did you mean 'diagonal'?"` for a near miss, else the list of what is known.
+
+    Parameters
+    ----------
+    word : what was given.
+    known : what could have been given.
+    """
     names = sorted(known)
     close = difflib.get_close_matches(word, names, n=1)
     return f" Did you mean '{close[0]}'?" if close else f" Known: {', '.join(names)}."

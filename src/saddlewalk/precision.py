@@ -32,7 +32,12 @@ def check_float64() -> None:
 
 
 def in_float64(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a public function in the package's own float64 context."""
+    """Run a public function in the package's own float64 context.
+
+    Parameters
+    ----------
+    function : what to run; its arguments and its result stay as they are.
+    """
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:

@@ -49,7 +49,12 @@ class Jump:
 
 
 def find_jumps(curve: LossCurve) -> list[Jump]:
-    """The jumps of a loss curve, each timed where the loss passes the middle of its step."""
+    """The jumps of a loss curve, each timed where the loss passes the middle of its step.
+
+    Parameters
+    ----------
+    curve : the loss along time; fewer than `FEWEST` points have no jumps.
+    """
     if len(curve.time) < FEWEST or curve.time[-1] == curve.time[0]:
         return []
     rho = np.log10(remaining_rate(curve))
@@ -78,14 +83,24 @@ def find_jumps(curve: LossCurve) -> list[Jump]:
 def turned_on(
     before: Float[np.ndarray, " unit"], after: Float[np.ndarray, " unit"]
 ) -> tuple[int, ...]:
-    """Units that turn on between two plateaus, by their lengths in function space there."""
+    """Units that turn on between two plateaus, by their lengths in function space there.
+
+    Parameters
+    ----------
+    before, after : length of each unit in function space, on the plateau before and on the one after.
+    """
     change = np.abs(after - before)
     on = (change >= _SHARE * change.max()) & (before <= _SMALL * after) & (after > 0)
     return tuple(map(int, np.flatnonzero(on)))
 
 
 def remaining_rate(curve: LossCurve) -> Curve:
-    """rho, floored where it could not matter over the whole length of the curve."""
+    """rho, floored where it could not matter over the whole length of the curve.
+
+    Parameters
+    ----------
+    curve : the loss along time.
+    """
     fall = np.maximum(-curve.rate, 0.0)
     left = np.maximum(curve.loss - _final_loss(curve), 0.0) + _tiny(curve)
     floor = _LEAST_DROP / (curve.time[-1] - curve.time[0])
@@ -99,7 +114,13 @@ def _rests(rho: Curve, peaks: list[int]) -> list[int]:
 
 
 def jump_between(curve: LossCurve, a: int, b: int) -> Jump:
-    """The step of a curve between two of its points that rest."""
+    """The step of a curve between two of its points that rest.
+
+    Parameters
+    ----------
+    curve : the loss along time.
+    a, b : indices of the points that rest, before and after the step.
+    """
     before, after = float(curve.loss[a]), float(curve.loss[b])
     return Jump(
         time=curve.crossing(0.5 * (before + after), float(curve.time[a])),

@@ -29,6 +29,11 @@ def read_stages(curve: LossCurve, levels: Sequence[float]) -> Reading:
     """The jumps of a curve between these levels, of which the first is its start.
 
     Jumps are timed with the levels at which the curve really rests; with the expected one where it does not.
+
+    Parameters
+    ----------
+    curve : the loss along time.
+    levels : losses of the plateaus that are expected, falling; the first is that of the start.
     """
     guess = crossings(curve, levels)
     reached = next((k for k, time in enumerate(guess) if math.isnan(time)), len(guess))
@@ -44,7 +49,13 @@ def read_stages(curve: LossCurve, levels: Sequence[float]) -> Reading:
 
 
 def crossings(curve: LossCurve, levels: Sequence[float]) -> list[float]:
-    """When the curve passes the middle between each two levels, one after the other; NaN if it does not."""
+    """When the curve passes the middle between each two levels, one after the other; NaN if it does not.
+
+    Parameters
+    ----------
+    curve : the loss along time.
+    levels : losses of the plateaus, from the start on.
+    """
     times, now = [], -math.inf
     for before, after in itertools.pairwise(levels):
         now = curve.crossing(0.5 * (before + after), now)

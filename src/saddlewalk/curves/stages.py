@@ -12,7 +12,13 @@ from saddlewalk.show import text
 
 
 def acceleration(norm: float, degree: int) -> float:
-    """`eta_alpha`: how much slower everything is when units start at this norm (Eq 20)."""
+    """`eta_alpha`: how much slower everything is when units start at this norm (Eq 20).
+
+    Parameters
+    ----------
+    norm : norm of a unit at the start; below 1.
+    degree : order kappa of a unit in its parameters; at least 2.
+    """
     return -math.log(norm) if degree == 2 else norm ** (2 - degree)
 
 
@@ -47,7 +53,12 @@ class Stage:
 
 
 def describe(feature: dict[str, Any]) -> str:
-    """A feature in a few words: `coordinate 3 (+)`, `frequency 1, phase 0.3`."""
+    """A feature in a few words: `coordinate 3 (+)`, `frequency 1, phase 0.3`.
+
+    Parameters
+    ----------
+    feature : what was learned, as in `Stage.feature`: its "kind", and what goes with it.
+    """
     kind = str(feature.get("kind", ""))
     if kind == "coordinate":
         return f"coordinate {feature['index']} ({'+' if feature['sign'] > 0 else '-'})"
@@ -65,7 +76,12 @@ _MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component"
 
 
 def mode_name(feature: dict[str, Any]) -> str | None:
-    """A mode of the task in two words; `None` for features that belong to single units."""
+    """A mode of the task in two words; `None` for features that belong to single units.
+
+    Parameters
+    ----------
+    feature : what was learned: its "kind", and its "index" or "frequency".
+    """
     word = _MODES.get(feature.get("kind", ""))
     return word and f"{word} {feature.get('frequency', feature.get('index'))}"
 

@@ -68,7 +68,14 @@ def critical_point(
 
 
 def falls_when_kicked(problem: Problem, point: Array, empty: float) -> bool:
-    """Where utility does not decide: whether a descent from beside the point leaves it."""
+    """Where utility does not decide: whether a descent from beside the point leaves it.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    point : parameters `(width, size)` of the point.
+    empty : loss of a network that says nothing.
+    """
     start, rng = np.asarray(point), np.random.default_rng(0)
     size = max(float(np.linalg.norm(start)), 1.0) / math.sqrt(start.size)
     beside = jnp.asarray(start + _KICK * size * rng.normal(size=start.shape))
@@ -78,7 +85,13 @@ def falls_when_kicked(problem: Problem, point: Array, empty: float) -> bool:
 
 
 def loss_at(problem: Problem, theta: Array) -> float:
-    """The loss, from the program that gives the gradient too: it is compiled in any case."""
+    """The loss, from the program that gives the gradient too: it is compiled in any case.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     return float(compiled.slope(problem, theta)[0])
 
 

@@ -36,6 +36,12 @@ def curvatures(problem: Problem, point: Array, few: int) -> Curvatures:
     """The largest eigenvalue of the Hessian, the few smallest, and the direction of the smallest.
 
     Units that are left over feel nothing of each other, so of many the most promising stand for all.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    point : parameters `(width, size)` of the critical point.
+    few : how many of the smallest eigenvalues.
     """
     rows = _rows_that_matter(problem, point)
     fewer = problem if len(rows) == problem.width else problem.resized(len(rows))

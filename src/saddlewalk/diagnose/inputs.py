@@ -12,7 +12,13 @@ from saddlewalk.tasks.samples import finite_numbers
 
 
 def inputs_of(problem: Problem, x: Any = None) -> Float[np.ndarray, "n d"]:
-    """Inputs that were given, checked, or the task's own."""
+    """Inputs that were given, checked, or the task's own.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    x : inputs `(n, d)`; the task's own by default.
+    """
     if x is None:
         if not isinstance(problem.task, AbstractPoints):
             raise InputError(

@@ -93,7 +93,15 @@ def reduce(
 
 
 def merge(units: Layer, relation: Relation, width: int, sizes: np.ndarray) -> Layer:
-    """At most `width` units in place of all, by one relation; `sizes` say how much each unit does."""
+    """At most `width` units in place of all, by one relation; `sizes` say how much each unit does.
+
+    Parameters
+    ----------
+    units : the units of a hidden layer.
+    relation : which units make one superfluous.
+    width : number of units that are left.
+    sizes : how much each unit does, `(units,)`: the larger count more.
+    """
     u, v = np.asarray(units.incoming), np.asarray(units.outgoing)
     if relation is Relation.ZERO:
         kept = np.sort(np.argsort(-sizes)[:width])
@@ -128,7 +136,12 @@ def merge(units: Layer, relation: Relation, width: int, sizes: np.ndarray) -> La
 
 
 def balanced(units: Layer) -> Layer:
-    """Units of degree 1 with weights in and out of equal norm, as a small start leads to."""
+    """Units of degree 1 with weights in and out of equal norm, as a small start leads to.
+
+    Parameters
+    ----------
+    units : the units of a hidden layer, of degree 1 in their incoming weights.
+    """
     u, v = np.asarray(units.incoming), np.asarray(units.outgoing)
     into, out = (np.linalg.norm(part, axis=1, keepdims=True) for part in (u, v))
     factor = np.sqrt(np.where((into > 0) & (out > 0), out / np.maximum(into, 1e-300), 1.0))
@@ -136,13 +149,25 @@ def balanced(units: Layer) -> Layer:
 
 
 def padded(units: Layer, width: int) -> Layer:
-    """With units of zeros up to some width."""
+    """With units of zeros up to some width.
+
+    Parameters
+    ----------
+    units : the units of a hidden layer.
+    width : number of units in the end; not less than there are.
+    """
     more = [(0, width - units.width), (0, 0)]
     return Layer(np.pad(np.asarray(units.incoming), more), np.pad(np.asarray(units.outgoing), more))
 
 
 def group(places: Matrix, groups: int) -> list[np.ndarray]:
-    """Points in some number of groups (Ward's hierarchical clustering), as lists of indices."""
+    """Points in some number of groups (Ward's hierarchical clustering), as lists of indices.
+
+    Parameters
+    ----------
+    places : the points, `(points, coordinates)`.
+    groups : number of groups, at most.
+    """
     if len(places) <= groups or len(places) == 1:
         return [np.array([k]) for k in range(len(places))]
     labels = fcluster(linkage(places, method="ward"), groups, criterion="maxclust")

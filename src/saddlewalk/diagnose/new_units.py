@@ -32,7 +32,13 @@ class NewUnit(NamedTuple):
 
 
 def best_new_unit(problem: Problem, theta: Array) -> NewUnit:
-    """The best addition to a network."""
+    """The best addition to a network.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` of the network that is added to.
+    """
     if not problem.units.exchangeable or Relation.ZERO not in problem.relations():
         return NewUnit(math.nan, None)
     probes = problem.resized(_PROBES)
@@ -61,7 +67,15 @@ def _climbed(probes: Problem, residual: Array) -> tuple[Array, Array]:
 
 
 def time_to_grow(problem: Problem, theta: Array, point: Array, utility: float) -> float:
-    """Time until the next feature has grown beside a point, from the units as they are now."""
+    """Time until the next feature has grown beside a point, from the units as they are now.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` of the network as it is.
+    point : parameters `(width, size)` of the fixed point beside it.
+    utility : of the best new unit there; NaN gives NaN.
+    """
     if math.isnan(utility):
         return math.nan
     kappa, norm = problem.degree, np.asarray(norms(theta))[:, 0]

@@ -178,7 +178,12 @@ class Origin(NamedTuple):
 
 @in_float64
 def origin_of(problem: Problem) -> Origin:
-    """The network before it has learned anything."""
+    """The network before it has learned anything.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    """
     zero = jnp.zeros((problem.width, problem.size))
     return Origin(loss_at(problem, zero), best_new_unit(problem, zero).utility)
 

@@ -155,7 +155,15 @@ def width_of(
     layer: str | None = None,
     tolerance: float | None = None,
 ) -> EffectiveWidth:
-    """The same for parameters that were checked."""
+    """The same for parameters that were checked.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    layer : name of the hidden layer; the first by default.
+    tolerance : change of the loss that does not count, as in `effective_width`.
+    """
     name = problem.layer_named(layer)
     units = problem.take(theta, layer)
     whole = compiled.function(problem, jnp.asarray(theta))

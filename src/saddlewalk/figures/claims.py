@@ -125,17 +125,33 @@ Maker = Callable[..., FigureResult]
 
 
 def close(measured: Iterable[float], expected: Iterable[float], relative: float) -> bool:
-    """Whether two sequences of numbers agree one by one."""
+    """Whether two sequences of numbers agree one by one.
+
+    Parameters
+    ----------
+    measured, expected : equally many numbers.
+    relative : difference that is allowed, relative; for numbers below 1 absolute.
+    """
     pairs = list(zip(measured, expected, strict=True))
     return all(math.isclose(a, b, rel_tol=relative, abs_tol=relative) for a, b in pairs)
 
 
 def falls(values: Iterable[float]) -> bool:
-    """Whether a sequence decreases strictly."""
+    """Whether a sequence decreases strictly.
+
+    Parameters
+    ----------
+    values : the sequence.
+    """
     sequence = list(values)
     return all(a > b for a, b in itertools.pairwise(sequence))
 
 
 def listed(values: Iterable[float]) -> str:
-    """Numbers for a claim, short."""
+    """Numbers for a claim, short.
+
+    Parameters
+    ----------
+    values : the numbers; five digits are shown.
+    """
     return " ".join(f"{value:.5g}" for value in values)

@@ -10,12 +10,22 @@ from saddlewalk.show import draw
 
 
 def shades(count: int) -> Any:
-    """Colors from dark to light, one a curve."""
+    """Colors from dark to light, one a curve.
+
+    Parameters
+    ----------
+    count : number of colors.
+    """
     return draw.matplotlib.colormaps["viridis"](np.linspace(0, 0.9, count))
 
 
 def blank_figure(width: float, height: float) -> Figure:
-    """A figure without axes, made without a global backend or state."""
+    """A figure without axes, made without a global backend or state.
+
+    Parameters
+    ----------
+    width, height : size in inches.
+    """
     figure = Figure(figsize=(width, height))
     FigureCanvasAgg(figure)
     return figure

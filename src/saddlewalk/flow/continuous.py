@@ -26,7 +26,18 @@ _KINKED_TOLERANCE = 1e-5
 
 
 class FlowRun:
-    """One gradient flow between pieces of integration: where it is, and what it cost."""
+    """One gradient flow between pieces of integration: where it is, and what it cost.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` at the start.
+    first : what there is to see at the start.
+    recorder : what keeps the run.
+    bar : the progress line.
+    rest : when to stop for lack of motion.
+    max_steps : most steps of the whole run.
+    """
 
     def __init__(
         self,
@@ -118,7 +129,20 @@ def integrate_flows(
     max_steps: int,
     times: np.ndarray,
 ) -> list[dict[str, Any]]:
-    """Gradient flows of one shape, with the steps that suit them unless `kind` says."""
+    """Gradient flows of one shape, with the steps that suit them unless `kind` says.
+
+    Parameters
+    ----------
+    problems : units, data and loss of each network; one shape.
+    starts : parameters `(width, size)` of each at the start.
+    recorders : what keeps each run.
+    bar : the progress line.
+    kind : "explicit", "implicit" or "stabilized"; "auto" takes what suits the first problem.
+    tolerance : error of one step, relative to each unit's own norm; `None` for the solver's own.
+    convergence : part of its largest drive at which a unit rests.
+    max_time, max_steps : stop there in any case.
+    times : moments at which parameters are wanted; none if empty.
+    """
     problem = problems[0]
     smooth, small = problem.smooth, starts[0].size <= _SMALL
     solver = _suitable(problem, small) if kind == "auto" else kind

@@ -11,7 +11,14 @@ def norm_crossings(
     norm: Float[np.ndarray, "time unit"],
     growth: Float[np.ndarray, "time unit"],
 ) -> list[tuple[float, int, bool]]:
-    """`(time, unit, upward)` of each crossing, on the cubic through log-norms and growth rates."""
+    """`(time, unit, upward)` of each crossing, on the cubic through log-norms and growth rates.
+
+    Parameters
+    ----------
+    time : moments, rising.
+    norm : norm of each unit; a crossing is where it passes 1.
+    growth : rate of its logarithm.
+    """
     height = np.log(np.maximum(norm, 1e-300))
     above = height > 0
     found = []

@@ -39,7 +39,13 @@ class Snapshot(NamedTuple):
 
 
 def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
-    """Loss, gradient and unit sizes at one point of parameter space."""
+    """Loss, gradient and unit sizes at one point of parameter space.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     loss, gradient = jax.value_and_grad(problem.loss)(theta)
     velocity = -problem.pace(theta) * gradient
     _, acceleration = jax.jvp(problem.velocity, (theta,), (velocity,))
@@ -88,7 +94,14 @@ class GradientFlow(AbstractMotion):
 
 
 def make_flow(problem: Problem, theta: Parameters, first: Snapshot) -> GradientFlow:
-    """The flow of a problem in the coordinates that suit its units, from its first snapshot on."""
+    """The flow of a problem in the coordinates that suit its units, from its first snapshot on.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` at the start.
+    first : what there is to see at the start.
+    """
     return GradientFlow(problem, jnp.max(first.drive), signs(problem, theta))
 
 
@@ -103,7 +116,13 @@ def _snapshots(moving: Any, still: Any, thetas: Any) -> Snapshot:
 
 
 def first_snapshots(problems: Sequence[Problem], thetas: Sequence[Parameters]) -> list[Snapshot]:
-    """Where each network starts; networks of one shape are looked at together."""
+    """Where each network starts; networks of one shape are looked at together.
+
+    Parameters
+    ----------
+    problems : units, data and loss of each network.
+    thetas : parameters `(width, size)` of each at the start.
+    """
     if len(problems) == 1:
         return [jax.device_get(_snapshot(problems[0], thetas[0]))]
     moving, still = stack_arrays(problems)

@@ -12,7 +12,12 @@ if TYPE_CHECKING:
 
 
 def loss_curve(path: "Trajectory") -> LossCurve:
-    """The loss of a trajectory with its exact slope and curvature."""
+    """The loss of a trajectory with its exact slope and curvature.
+
+    Parameters
+    ----------
+    path : a simulation.
+    """
     smooth = path.info["solver"] not in ("descent", "sgd")  # finite steps do not follow the slope
     derivatives = [path.data[name].values for name in ("loss_rate", "loss_curvature")]
     curve = LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
@@ -20,7 +25,12 @@ def loss_curve(path: "Trajectory") -> LossCurve:
 
 
 def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
-    """The stages seen in a trajectory: jumps of the loss, and the units that turned on and off."""
+    """The stages seen in a trajectory: jumps of the loss, and the units that turned on and off.
+
+    Parameters
+    ----------
+    path : a simulation.
+    """
     output = path.data["unit_output"].values
     eta = path.info.get("eta", math.nan)
     stages = []

@@ -21,7 +21,12 @@ STEP_FIELDS = (
 
 
 class Recorder:
-    """Grows with the run. Parameters are thinned to at most `most_saved` moments, evenly by step."""
+    """Grows with the run. Parameters are thinned to at most `most_saved` moments, evenly by step.
+
+    Parameters
+    ----------
+    most_saved : most moments whose parameters are kept; at least 2.
+    """
 
     def __init__(self, most_saved: int) -> None:
         self._most = max(2, most_saved)

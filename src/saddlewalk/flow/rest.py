@@ -13,6 +13,11 @@ class Rest:
 
     Each unit's drive is compared with the largest it ever was. Where all units are active after the first
     jump and rest at a saddle as at a minimum, what a new unit would find counts as well.
+
+    Parameters
+    ----------
+    first : what there is to see at the start.
+    convergence : part of its largest drive at which a unit rests.
     """
 
     def __init__(self, first: Snapshot, convergence: float) -> None:

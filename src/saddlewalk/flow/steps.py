@@ -31,7 +31,14 @@ _FLOPS, _SNAPSHOT = 6, 4
 
 
 class DescentRun:
-    """One descent between its compiled pieces."""
+    """One descent between its compiled pieces.
+
+    Parameters
+    ----------
+    start : what there is to see at the start.
+    recorder : what keeps the run.
+    rest : when to stop for lack of motion.
+    """
 
     def __init__(self, start: Snapshot, recorder: Recorder, rest: Rest) -> None:
         self.recorder, self.rest = recorder, rest
@@ -71,7 +78,20 @@ def descend(
     max_time: float,
     max_steps: int,
 ) -> list[dict[str, Any]]:
-    """Steps of `learning_rate`; one step takes `learning_rate / (1 - momentum)` of flow time."""
+    """Steps of `learning_rate`; one step takes `learning_rate / (1 - momentum)` of flow time.
+
+    Parameters
+    ----------
+    problems : units, data and loss of each network; one shape.
+    starts : parameters `(width, size)` of each at the start.
+    recorders : what keeps each run.
+    bar : the progress line.
+    learning_rate, momentum : of the steps.
+    batch_size : samples of a mini-batch; `None` takes them all.
+    seeds : seed of the mini-batches of each network.
+    convergence : part of its largest drive at which a unit rests.
+    max_time, max_steps : stop there in any case; time is flow time.
+    """
     _check(problems[0], learning_rate, batch_size, momentum)
     step_time = learning_rate / (1 - momentum)
     total = min(max_steps, math.ceil(max_time / step_time) if max_time < math.inf else max_steps)

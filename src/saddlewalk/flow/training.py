@@ -57,14 +57,14 @@ def train(
     scale : initialization scale alpha.
     seed : seed of the initialization (the same start as in `predict`) and of mini-batches.
     solver : "explicit", "implicit" or "stabilized" gradient flow ("auto" takes explicit steps for
-        degree 2, until they prove stiff; above it implicit ones, or stabilized ones where the
-        Jacobian would be large), full-batch "descent", or "sgd".
+        degree 2, until they prove stiff, and for kinks and adaptive rates; else implicit ones, or
+        stabilized ones where the Jacobian would be large), full-batch "descent", or "sgd".
     rates : learning rate of each layer by name; 1 where none is given.
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
     tolerance : error of one step of the flow, relative to each unit's own norm; 1e-8 by default,
-        1e-4 for units with kinks.
+        1e-6 for stabilized steps, 1e-5 for units with kinks.
     convergence : stop when `|velocity_i| / |theta_i|^(kappa-1)` of every unit has fallen to this
         fraction of the largest it ever was: no unit, large or tiny, has utility left. (A gradient norm
         alone would stop at the first saddle.) Stages that gain less are not waited for; 0 waits
@@ -72,6 +72,7 @@ def train(
     max_time, max_steps : stop there in any case. Time is at learning rate 1.
     times : moments at which parameters are wanted (dense output); else up to `most_saved` steps.
     observables : functions of the parameters, evaluated at the saved moments.
+    most_saved : most moments at which parameters are kept, where no `times` are given.
     learning_rate, batch_size, momentum : for descent and SGD; 0.01, 32 and 0 by default.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
@@ -120,12 +121,15 @@ def train_many(
 ) -> list[Trajectory]:
     """Train networks of one shape as one compiled program, at the pace of the slowest.
 
-    Options that are not named here are those of `train`, and hold for every network.
-
     Parameters
     ----------
     networks : task, units, scale and seed of each; they differ in their numbers alone.
     starts : parameters of each to start from, instead of scale and seed.
+    solver, rates, penalty, adaptive : as in `train`, for every network.
+    tolerance, convergence, max_time, max_steps : as in `train`, for every network.
+    times, observables, most_saved : as in `train`, for every network.
+    learning_rate, batch_size, momentum : as in `train`, for every network.
+    progress : show a progress line on stderr; by default if it is a terminal.
     """
     if not networks:
         return []

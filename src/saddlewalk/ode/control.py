@@ -18,7 +18,16 @@ _TINY = 1e-30
 def relative_error(
     method: AbstractMethod, start: State, step: Step, h: Float[Array, ""], rtol: Float[Array, ""]
 ) -> Float[Array, ""]:
-    """Error over what is allowed: above 1 the step is refused. Infinite if it left the finite numbers."""
+    """Error over what is allowed: above 1 the step is refused. Infinite if it left the finite numbers.
+
+    Parameters
+    ----------
+    method : what made the step.
+    start : where it began.
+    step : what it brought.
+    h : its length.
+    rtol : error that is allowed, relative to the flow's `error_scale`.
+    """
     flow = method.flow
     scale = jnp.minimum(flow.error_scale(start), flow.error_scale(step.end))
     scaled = jnp.where(step.error == 0, 0.0, step.error / scale)  # a unit of zeros has no scale
@@ -31,7 +40,15 @@ def relative_error(
 def step_factor(
     error: Float[Array, ""], last_error: Float[Array, ""], accepted: Bool[Array, ""], order: int
 ) -> Float[Array, ""]:
-    """How much longer the next step should be; one that was accepted is not made shorter."""
+    """How much longer the next step should be; one that was accepted is not made shorter.
+
+    Parameters
+    ----------
+    error : of this step, over what is allowed.
+    last_error : the same of the last step that was kept.
+    accepted : whether this step was.
+    order : power of its length with which the error of a step falls.
+    """
     now, before = (1 / jnp.maximum(e, _TINY) for e in (error, last_error))
     factor = now ** ((_PROPORTIONAL + _INTEGRAL) / order) * before ** (-_PROPORTIONAL / order)
     return jnp.clip(_SAFETY * factor, jnp.where(accepted, 1.0, _SHRINK), _GROW)

@@ -54,7 +54,17 @@ class Piece(NamedTuple):
 
 
 class Integration:
-    """One integration between its compiled pieces: where it is, and what it asks for next."""
+    """One integration between its compiled pieces: where it is, and what it asks for next.
+
+    Parameters
+    ----------
+    flow : the system.
+    start : its state at time 0.
+    kind : of the steps: one of `METHODS`.
+    rtol : error of one step, relative to the flow's `error_scale`.
+    times : moments at which the state is wanted; none if empty.
+    max_time, max_steps : stop there in any case.
+    """
 
     def __init__(
         self,
@@ -129,6 +139,12 @@ def integrate(flow: AbstractFlow, start: State, **options: Any) -> Iterator[Piec
     """Yield pieces of the solution until an event, `max_time` or `max_steps`.
 
     The options are those of an `Integration`. To stop earlier leave the loop.
+
+    Parameters
+    ----------
+    flow : the system.
+    start : its state at time 0.
+    **options : `kind`, `rtol`, `times`, `max_time` and `max_steps`, as in `Integration`.
     """
     for pieces in integrate_batch([Integration(flow, start, **options)]):
         yield from pieces.values()
@@ -138,6 +154,10 @@ def integrate_batch(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
     """Yield pieces of many solutions, by their number, until all are over.
 
     Flows of one kind and one shape run as one program, at the pace of the slowest.
+
+    Parameters
+    ----------
+    runs : what to integrate: flows of one kind and one shape.
     """
     advance = _one_by_one(runs[0]) if len(runs) == 1 else _all_at_once(runs)
     while not all(run.over for run in runs):
@@ -230,7 +250,12 @@ def _map_lanes(function: Callable, still: Any, moving: Any, *given: Any, **fixed
 
 
 def stack_arrays(trees: Sequence[Any]) -> tuple[Any, Any]:
-    """The arrays of many trees as one, with a leading axis, and the rest, which must be the same in all."""
+    """The arrays of many trees as one, with a leading axis, and the rest, which must be the same in all.
+
+    Parameters
+    ----------
+    trees : trees of one structure, with arrays of one shape.
+    """
     split = [eqx.partition(tree, _is_array) for tree in trees]
     still = split[0][1]
     shapes = {tuple(leaf.shape for leaf in jax.tree.leaves(arrays)) for arrays, _ in split}
@@ -244,12 +269,23 @@ def _is_array(leaf: Any) -> bool:
 
 
 def stacked(trees: Sequence[Any]) -> Any:
-    """Many trees of arrays as one, with a leading axis; one transfer for each leaf."""
+    """Many trees of arrays as one, with a leading axis; one transfer for each leaf.
+
+    Parameters
+    ----------
+    trees : trees of arrays, of one structure and one shape.
+    """
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(jax.device_get(leaves))), *trees)
 
 
 def unstacked(tree: Any, many: int) -> list[Any]:
-    """The trees along the leading axis."""
+    """The trees along the leading axis.
+
+    Parameters
+    ----------
+    tree : arrays with a leading axis.
+    many : length of that axis.
+    """
     return [jax.tree.map(lambda leaf, k=k: leaf[k], tree) for k in range(many)]
 
 

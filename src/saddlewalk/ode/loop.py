@@ -109,7 +109,17 @@ def run_piece(
     wanted: Float[Array, " moments"],
     most: int,
 ) -> Carry:
-    """Steps until an event, the horizon, `most` tries, or a clock that is too coarse."""
+    """Steps until an event, the horizon, `most` tries, or a clock that is too coarse.
+
+    Parameters
+    ----------
+    method : what makes the steps.
+    begin : where the piece begins, and the length of its first step.
+    rtol : error that is allowed, relative to the flow's `error_scale`.
+    horizon : time, from the beginning of the piece, at which it ends.
+    wanted : moments that a step must hit, on the same clock.
+    most : tries, at most: the room for what is kept.
+    """
     zero = jnp.zeros(())
     start = Carry(
         time=zero,

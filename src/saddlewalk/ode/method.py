@@ -48,7 +48,12 @@ class AbstractMethod(eqx.Module):
 
 
 def square(rows: tuple[tuple[float, ...], ...]) -> np.ndarray:
-    """The lower triangle of a tableau as a matrix, with which stages can run in a loop."""
+    """The lower triangle of a tableau as a matrix, with which stages can run in a loop.
+
+    Parameters
+    ----------
+    rows : the rows of the triangle, each with its leading entries.
+    """
     matrix = np.zeros((len(rows), len(rows)))
     for i, row in enumerate(rows):
         matrix[i, : len(row)] = row

@@ -12,43 +12,87 @@ Function = Float[Array, "..."]
 
 @eqx.filter_jit
 def function(problem: Problem, theta: ParametersLike) -> Function:
-    """The sum of the units as a vector in function space."""
+    """The sum of the units as a vector in function space.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     return problem.function(theta)
 
 
 @eqx.filter_jit
 def loss(problem: Problem, theta: ParametersLike) -> Float[Array, ""]:
-    """Loss of the sum of the units."""
+    """Loss of the sum of the units.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     return problem.loss(theta)
 
 
 @eqx.filter_jit
 def slope(problem: Problem, theta: ParametersLike) -> tuple[Float[Array, ""], Parameters]:
-    """The loss, and its gradient."""
+    """The loss, and its gradient.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     return jax.value_and_grad(problem.loss)(theta)
 
 
 @eqx.filter_jit
 def residual(problem: Problem, theta: ParametersLike) -> Function:
-    """Minus the gradient of the loss in function space."""
+    """Minus the gradient of the loss in function space.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     return problem.residual(theta)
 
 
 @eqx.filter_jit
 def utility(problem: Problem, theta: ParametersLike, residual: Function) -> Float[Array, " width"]:
-    """How fast the loss falls, to first order, when each unit is added."""
+    """How fast the loss falls, to first order, when each unit is added.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` of the units that are added.
+    residual : of the network they are added to, in function space.
+    """
     return problem.utility(theta, residual)
 
 
 @eqx.filter_jit
 def climb(problem: Problem, theta: ParametersLike, residual: Function) -> Parameters:
-    """How each unit alone climbs its utility against a residual."""
+    """How each unit alone climbs its utility against a residual.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    residual : what the units climb against, in function space.
+    """
     return problem.climb(theta, residual)
 
 
 @eqx.filter_jit
 def hessian(problem: Problem, theta: ParametersLike) -> Float[Array, "all all"]:
-    """The Hessian of the loss as a matrix: for small networks."""
+    """The Hessian of the loss as a matrix: for small networks.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`; the matrix has width * size rows.
+    """
     flat_loss = lambda flat: problem.loss(flat.reshape(theta.shape))  # noqa: E731
     return jax.hessian(flat_loss)(theta.ravel())
 
@@ -57,17 +101,36 @@ def hessian(problem: Problem, theta: ParametersLike) -> Float[Array, "all all"]:
 def hessian_product(
     problem: Problem, theta: ParametersLike, direction: ParametersLike
 ) -> Parameters:
-    """The Hessian of the loss times a direction, without the Hessian."""
+    """The Hessian of the loss times a direction, without the Hessian.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    direction : direction of the parameters `(width, size)`.
+    """
     return jax.jvp(jax.grad(problem.loss), (theta,), (direction,))[1]
 
 
 @eqx.filter_jit
 def length(task: AbstractTask, function: Function) -> Float[Array, ""]:
-    """Length of a vector of function space: the same program for networks of all widths."""
+    """Length of a vector of function space: the same program for networks of all widths.
+
+    Parameters
+    ----------
+    task : whose function space is meant.
+    function : a vector of it.
+    """
     return task.length(function)
 
 
 @eqx.filter_jit
 def feature_lengths(problem: Problem, theta: ParametersLike) -> Float[Array, " width"]:
-    """Length of each unit alone in function space."""
+    """Length of each unit alone in function space.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     return jax.lax.map(problem.task.length, problem.features(theta))

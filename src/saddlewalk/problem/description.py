@@ -27,7 +27,12 @@ class _NotPlainError(Exception):
 
 
 def describe(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]] | None:
-    """Words and arrays from which `rebuild` makes the problem again; `None` if they do not suffice."""
+    """Words and arrays from which `rebuild` makes the problem again; `None` if they do not suffice.
+
+    Parameters
+    ----------
+    problem : units, data and loss; classes of one's own, or more than 64 MiB, are not described.
+    """
     arrays: dict[str, np.ndarray] = {}
     try:
         words = {
@@ -44,7 +49,12 @@ def describe(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]] |
 
 @in_float64
 def rebuild(words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Problem:
-    """The problem behind its description."""
+    """The problem behind its description.
+
+    Parameters
+    ----------
+    words, arrays : what `describe` gave.
+    """
     task, units, penalty = (_built(words[part], arrays) for part in ("task", "units", "penalty"))
     return Problem(
         task, units, penalty, words["rates"], keep_samples=True, adaptive=words["adaptive"]

@@ -14,7 +14,13 @@ _ATTRIBUTE, _PREFIX = "problem", "problem_"
 
 
 def with_problem(data: "xr.Dataset", problem: Problem | None) -> "xr.Dataset":
-    """Labeled data with the description of their problem, where it can be described."""
+    """Labeled data with the description of their problem, where it can be described.
+
+    Parameters
+    ----------
+    data : a result as labeled data.
+    problem : what it belongs to; `None` adds nothing.
+    """
     described = None if problem is None else describe(problem)
     if described is None:
         return data
@@ -27,7 +33,12 @@ def with_problem(data: "xr.Dataset", problem: Problem | None) -> "xr.Dataset":
 
 
 def problem_of(data: "xr.Dataset") -> Problem | None:
-    """The problem that was described in labeled data; `None` if there is none."""
+    """The problem that was described in labeled data; `None` if there is none.
+
+    Parameters
+    ----------
+    data : what `with_problem` gave.
+    """
     if _ATTRIBUTE not in data.attrs:
         return None
     arrays = {
@@ -39,7 +50,12 @@ def problem_of(data: "xr.Dataset") -> Problem | None:
 
 
 def without_problem(data: "xr.Dataset") -> "xr.Dataset":
-    """Labeled data as they were before the description of their problem was added."""
+    """Labeled data as they were before the description of their problem was added.
+
+    Parameters
+    ----------
+    data : what `with_problem` gave.
+    """
     described = [name for name in data.data_vars if str(name).startswith(_PREFIX)]
     kept = data.drop_vars(described)
     kept.attrs = {name: value for name, value in data.attrs.items() if name != _ATTRIBUTE}
@@ -47,7 +63,13 @@ def without_problem(data: "xr.Dataset") -> "xr.Dataset":
 
 
 def known(problem: Any, what: str) -> Problem:
-    """The problem of a result, or a sentence that asks for it."""
+    """The problem of a result, or a sentence that asks for it.
+
+    Parameters
+    ----------
+    problem : of the result; `None` is refused.
+    what : the kind of result, for the sentence.
+    """
     if problem is None:
         raise InputError(
             f"This {what} does not know its problem: its units, loss or data are your own, and a file holds "

@@ -64,19 +64,36 @@ class AbstractMotion(AbstractFlow):
 
 
 def signs(problem: Problem, theta: Parameters) -> Parameters | None:
-    """Signs of the parameters if these units are followed in logarithms."""
+    """Signs of the parameters if these units are followed in logarithms.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
     return jnp.sign(theta) if problem.units.multiplicative else None
 
 
 def drives(problem: Problem, theta: Parameters, velocity: Parameters) -> Float[Array, " width"]:
-    """Velocity of each unit over its norm to the power kappa - 1: its utility left, scale-free."""
+    """Velocity of each unit over its norm to the power kappa - 1: its utility left, scale-free.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta, velocity : parameters `(width, size)`, and how fast they change.
+    """
     norm, speed = norms(theta), norms(velocity)
     safe = jnp.where(norm > 0, norm, 1.0)
     return jnp.where(norm > 0, speed / safe ** (problem.pace_degree - 1), 0.0)[:, 0]
 
 
 def growth_rates(theta: Parameters, velocity: Parameters) -> Float[Array, " width"]:
-    """Rate of the logarithm of each unit's norm."""
+    """Rate of the logarithm of each unit's norm.
+
+    Parameters
+    ----------
+    theta, velocity : parameters `(width, size)`, and how fast they change.
+    """
     norm = norms(theta)
     safe = jnp.where(norm > 0, norm, 1.0)
     return jnp.sum((velocity / safe) * (theta / safe), axis=1)

@@ -51,6 +51,14 @@ class Problem(eqx.Module):
     """Units + data + loss: a function of the parameters `(width, size)`, one row a unit.
 
     Its methods compute in float64; call them under `saddlewalk.float64()`.
+
+    Parameters
+    ----------
+    task, units : what is learned, and what is summed.
+    penalty : loss of one output against one target; squared error by default.
+    rates : learning rate of each layer by name; 1 where none is given.
+    keep_samples : keep samples even where their moments would do, for mini-batches.
+    adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5); for kappa > 2.
     """
 
     task: AbstractTask
@@ -119,7 +127,13 @@ class Problem(eqx.Module):
         return size_of(self.shapes)
 
     def take(self, theta: ParametersLike, layer: str | None = None) -> Layer:
-        """The units of a hidden layer (the first by default), each with its weights in and out."""
+        """The units of a hidden layer (the first by default), each with its weights in and out.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        layer : name of the hidden layer; the first by default.
+        """
         shape = np.shape(theta)
         if len(shape) != 2 or shape[1] != self.size:
             raise InputError(
@@ -130,25 +144,53 @@ class Problem(eqx.Module):
         return self.units.take(self.shapes, theta, self.layer_named(layer))
 
     def put(self, theta: Any, units: Layer, layer: str | None = None) -> np.ndarray:
-        """Parameters with other units, of any number, in a hidden layer; the rest as in `theta`."""
+        """Parameters with other units, of any number, in a hidden layer; the rest as in `theta`.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        units : the units to put in, as `take` gives them.
+        layer : name of the hidden layer; the first by default.
+        """
         return self.units.put(self.shapes, theta, units, self.layer_named(layer))
 
     def resized(self, width: int, layer: str | None = None) -> "Problem":
-        """The same problem for a network with another number of units in a hidden layer."""
+        """The same problem for a network with another number of units in a hidden layer.
+
+        Parameters
+        ----------
+        width : number of units.
+        layer : name of the hidden layer; the first by default.
+        """
         units = self.units.resized(width, self.layer_named(layer))
         rates = dict(self.layer_rates)
         return Problem(self.task, units, self.penalty, rates, True, self.adaptive)
 
     def relations(self, layer: str | None = None) -> tuple[Relation, ...]:
-        """Which relations between units of a hidden layer make one of them superfluous."""
+        """Which relations between units of a hidden layer make one of them superfluous.
+
+        Parameters
+        ----------
+        layer : name of the hidden layer; the first by default.
+        """
         return self.traits.relations(self.layer_named(layer))
 
     def incoming_degree(self, layer: str | None = None) -> int | None:
-        """Degree of a unit of a hidden layer in its incoming weights; `None` if it has none."""
+        """Degree of a unit of a hidden layer in its incoming weights; `None` if it has none.
+
+        Parameters
+        ----------
+        layer : name of the hidden layer; the first by default.
+        """
         return self.traits.incoming_degree(self.layer_named(layer))
 
     def layer_named(self, layer: str | None) -> str:
-        """The name of a hidden layer, by default of the first; a sentence if there is none."""
+        """The name of a hidden layer, by default of the first; a sentence if there is none.
+
+        Parameters
+        ----------
+        layer : name of the hidden layer; `None` for the first.
+        """
         hidden = self.units.hidden
         if not hidden:
             raise InputError("The units of this network cannot be exchanged: none can be added.")
@@ -157,13 +199,24 @@ class Problem(eqx.Module):
         return hidden[0] if layer is None else layer
 
     def initialize(self, scale: float, seed: int = 0) -> Parameters:
-        """The start at this scale and seed: the same for a prediction and a simulation."""
+        """The start at this scale and seed: the same for a prediction and a simulation.
+
+        Parameters
+        ----------
+        scale : initialization scale alpha.
+        seed : seed of the draw.
+        """
         check_float64()
         small = check_scale(scale, self.degree)
         return self.units.initialize(self.shapes, self.width, small, jax.random.key(seed))
 
     def checked_start(self, start: Any) -> Parameters:
-        """A user's own parameters to start from, or a sentence that says what is wrong with them."""
+        """A user's own parameters to start from, or a sentence that says what is wrong with them.
+
+        Parameters
+        ----------
+        start : parameters `(width, size)`.
+        """
         theta = jnp.asarray(start, dtype=jnp.float64)
         if theta.shape != (self.width, self.size):
             raise InputError(f"start must have shape {(self.width, self.size)}; got {theta.shape}.")
@@ -176,17 +229,32 @@ class Problem(eqx.Module):
         return theta
 
     def weights(self, theta: ParametersLike) -> Weights:
-        """Named weights `(width, ...)` of all units."""
+        """Named weights `(width, ...)` of all units.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
         return jax.vmap(lambda row: unpack(self.shapes, row))(theta)
 
     def function(self, theta: ParametersLike) -> Float[Array, "..."]:
-        """The sum of the units as a vector in function space."""
+        """The sum of the units as a vector in function space.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
         check_float64()
         weights = self.weights(theta)
         return self.task.represent(lambda x: self.units.combine(weights, x))
 
     def features(self, theta: ParametersLike) -> Float[Array, "width ..."]:
-        """Each unit as a vector in function space."""
+        """Each unit as a vector in function space.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
         check_float64()
 
         def one(parameters: Array, index: Array) -> Array:
@@ -198,31 +266,62 @@ class Problem(eqx.Module):
         return jax.vmap(one)(jnp.asarray(theta), jnp.arange(self.width))
 
     def loss(self, theta: ParametersLike) -> Float[Array, ""]:
-        """Loss of the sum of the units."""
+        """Loss of the sum of the units.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
         return self.cost(self.function(theta))
 
     def cost(self, function: Float[Array, "..."]) -> Float[Array, ""]:
-        """Loss of a vector of function space."""
+        """Loss of a vector of function space.
+
+        Parameters
+        ----------
+        function : a vector of function space, as `Problem.function` gives it.
+        """
         return self.task.cost(function, self.penalty)
 
     def residual(self, theta: ParametersLike) -> Float[Array, "..."]:
-        """Minus the gradient of the loss in function space."""
+        """Minus the gradient of the loss in function space.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
         return -jax.grad(self.cost)(self.function(theta))
 
     def utility(
         self, theta: ParametersLike, residual: Float[Array, "..."]
     ) -> Float[Array, " width"]:
-        """Eq 1: how fast the loss falls, to first order, when a unit is added."""
+        """Eq 1: how fast the loss falls, to first order, when a unit is added.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)` of the units that are added.
+        residual : of the network they are added to, in function space.
+        """
         features = self.features(theta)
         return jnp.sum(features * residual, axis=tuple(range(1, features.ndim)))
 
     def pace(self, theta: ParametersLike) -> Float[Array, "width size"]:
-        """Learning rate of each parameter; with adaptive rates times norm^(2-kappa) (Eq 23)."""
+        """Learning rate of each parameter; with adaptive rates times norm^(2-kappa) (Eq 23).
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
         plain = jnp.broadcast_to(self.rates, theta.shape)
         return plain * norms(theta) ** (2 - self.degree) if self.adaptive else plain
 
     def velocity(self, theta: ParametersLike) -> Parameters:
-        """Gradient flow: minus the learning rates times the gradient."""
+        """Gradient flow: minus the learning rates times the gradient.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
         return -self.pace(theta) * jax.grad(self.loss)(theta)
 
     def climb(self, theta: ParametersLike, residual: Float[Array, "..."]) -> Parameters:
@@ -230,13 +329,23 @@ class Problem(eqx.Module):
 
         The utilities add up to the product of the residual with the sum of the units, so one
         gradient serves all. With the residual of all units this is gradient flow.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        residual : what the units climb against, in function space.
         """
         total = jax.grad(lambda th: jnp.sum(self.function(th) * residual))(theta)
         return self.pace(theta) * total
 
 
 def task_modes(problem: Problem) -> Modes | None:
-    """The named parts of the target, for units that carry them together."""
+    """The named parts of the target, for units that carry them together.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    """
     return problem.task.modes() if problem.units.shares_features else None
 
 
@@ -256,7 +365,12 @@ def _checked_width(width: object) -> int:
 
 
 def norms(theta: ParametersLike) -> Float[Array, "width 1"]:
-    """Norm of each unit, kept as a column; free of underflow at scales like 1e-100."""
+    """Norm of each unit, kept as a column; free of underflow at scales like 1e-100.
+
+    Parameters
+    ----------
+    theta : parameters `(width, size)`.
+    """
     largest = jnp.max(jnp.abs(theta), axis=-1, keepdims=True)
     safe = jnp.where(largest > 0, largest, 1.0)
     return largest * jnp.sqrt(jnp.sum((theta / safe) ** 2, axis=-1, keepdims=True))

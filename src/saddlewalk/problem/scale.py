@@ -6,7 +6,13 @@ from saddlewalk.errors import InputError
 
 
 def check_scale(scale: float, degree: int = 2) -> float:
-    """A scale whose products of weights float64 can hold."""
+    """A scale whose products of weights float64 can hold.
+
+    Parameters
+    ----------
+    scale : initialization scale alpha.
+    degree : order kappa of a unit in its parameters.
+    """
     if not math.isfinite(scale) or scale <= 0:
         raise InputError(f"The scale (alpha) must be a positive number; got {scale}.")
     smallest = 1e-280 ** (1 / max(2, degree - 1))

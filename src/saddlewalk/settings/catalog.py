@@ -62,7 +62,12 @@ class Setting:
 
 
 def find_setting(name: str) -> Setting:
-    """A setting by name; a near miss is suggested."""
+    """A setting by name; a near miss is suggested.
+
+    Parameters
+    ----------
+    name : one of `SETTINGS`.
+    """
     if name not in SETTINGS:
         raise InputError(f"Unknown setting '{name}'.{nearest(name, SETTINGS)}")
     return SETTINGS[name]

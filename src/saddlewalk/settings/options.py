@@ -22,7 +22,12 @@ def _option(default: Any, kind: type, words: str) -> Any:
 
 
 def options_of(part: type) -> dict[str, Option]:
-    """The options of a part of a run, by name."""
+    """The options of a part of a run, by name.
+
+    Parameters
+    ----------
+    part : a dataclass whose fields hold an `Option` in their metadata, such as `TrainingOptions`.
+    """
     return {one.name: one.metadata["option"] for one in dataclasses.fields(part)}
 
 

@@ -10,7 +10,13 @@ _EVERY = 30.0
 
 
 class Progress:
-    """One line that is rewritten while the run goes on, and gone when it ends."""
+    """One line that is rewritten while the run goes on, and gone when it ends.
+
+    Parameters
+    ----------
+    what : name of the run, before each message.
+    shown : show the line; by default if stderr is a terminal, else a plain line is printed now and then.
+    """
 
     def __init__(self, what: str, shown: bool | None = None) -> None:
         self._what = what

@@ -50,22 +50,43 @@ def _cell(kind: str, words: str, side: str) -> str:
 
 
 def number(value: float | None, digits: int = 5) -> str:
-    """A short decimal; a dash where there is no number."""
+    """A short decimal; a dash where there is no number.
+
+    Parameters
+    ----------
+    value : the number; `None` and NaN are a dash.
+    digits : significant digits.
+    """
     return "-" if value is None or value != value else f"{value:.{digits}g}"
 
 
 def percent(value: float) -> str:
-    """A relative error; a dash where there is none."""
+    """A relative error; a dash where there is none.
+
+    Parameters
+    ----------
+    value : a part of 1; NaN is a dash.
+    """
     return "-" if value != value else f"{100 * value:.3g}%"
 
 
 def as_text(parts: Iterable[Table | str]) -> str:
-    """Tables and lines, one below the other."""
+    """Tables and lines, one below the other.
+
+    Parameters
+    ----------
+    parts : tables and lines.
+    """
     return "\n".join(map(str, parts))
 
 
 def as_html(parts: Iterable[Table | str]) -> str:
-    """The same for a notebook."""
+    """The same for a notebook.
+
+    Parameters
+    ----------
+    parts : tables and lines.
+    """
     return "\n".join(
         part.to_html() if isinstance(part, Table) else f"<p>{html.escape(part)}</p>"
         for part in parts

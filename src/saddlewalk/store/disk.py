@@ -49,7 +49,12 @@ def versions() -> dict[str, str]:
 
 @contextmanager
 def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary path; on success it takes the place of `path` in one rename."""
+    """Yield a temporary path; on success it takes the place of `path` in one rename.
+
+    Parameters
+    ----------
+    path : file to write; its folder must exist.
+    """
     target = Path(path)
     if not target.parent.is_dir():
         raise InputError(f"Cannot write {target}: the folder {target.parent} does not exist.")
@@ -67,7 +72,13 @@ def replacing(path: str | Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
-    """Yield a temporary folder; on success it becomes `path`. An existing one needs `force`."""
+    """Yield a temporary folder; on success it becomes `path`. An existing one needs `force`.
+
+    Parameters
+    ----------
+    path : folder to make.
+    force : replace one that exists, if it holds a result and nothing else.
+    """
     target = Path(path)
     check_folder_free(target, force)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +98,12 @@ def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
 
 
 def clear_drafts(path: str | Path) -> None:
-    """After a kill within `new_folder`: drafts go, and a result that was set aside returns."""
+    """After a kill within `new_folder`: drafts go, and a result that was set aside returns.
+
+    Parameters
+    ----------
+    path : the folder that was to be made.
+    """
     target = Path(path)
     for left in target.parent.glob(f".{target.name}-*"):
         if (left / _ASIDE).is_dir() and not target.exists():
@@ -96,7 +112,13 @@ def clear_drafts(path: str | Path) -> None:
 
 
 def check_folder_free(path: str | Path, force: bool = False) -> None:
-    """Refuse an output folder that cannot be made or must not be replaced, before computing."""
+    """Refuse an output folder that cannot be made or must not be replaced, before computing.
+
+    Parameters
+    ----------
+    path : folder that is to be made.
+    force : whether one that exists may be replaced, if it holds a result and nothing else.
+    """
     target = Path(path)
     if not str(path) or not target.name or target.resolve() == Path.cwd():
         raise InputError(f"The output folder needs a name of its own; got '{path}'.")
@@ -125,7 +147,12 @@ def check_folder_free(path: str | Path, force: bool = False) -> None:
 
 
 def lock_folder(path: str | Path) -> Callable[[], None]:
-    """Keep other processes from writing into a folder; returns how to let them. Ends with this process."""
+    """Keep other processes from writing into a folder; returns how to let them. Ends with this process.
+
+    Parameters
+    ----------
+    path : an existing folder.
+    """
     try:
         import fcntl
     except ImportError:  # not on this system: then it is up to the user
@@ -142,14 +169,26 @@ def lock_folder(path: str | Path) -> Callable[[], None]:
 
 
 def save_dataset(data: Any, path: str | Path) -> Path:
-    """Write an xarray Dataset or DataTree to one netCDF file."""
+    """Write an xarray Dataset or DataTree to one netCDF file.
+
+    Parameters
+    ----------
+    data : a Dataset or DataTree.
+    path : file to write; its folder must exist.
+    """
     with replacing(path) as draft:
         data.to_netcdf(draft, engine="h5netcdf")
     return Path(path)
 
 
 def load_dataset(path: str | Path, kind: str) -> Any:
-    """Read a Dataset, or a tree of them, back and check that it is of this kind."""
+    """Read a Dataset, or a tree of them, back and check that it is of this kind.
+
+    Parameters
+    ----------
+    path : file to read.
+    kind : the `kind` that its attributes must name.
+    """
     import xarray as xr
 
     if not Path(path).is_file():
@@ -168,6 +207,12 @@ def load_dataset(path: str | Path, kind: str) -> Any:
 
 
 def write_json(value: Any, path: str | Path) -> None:
-    """Write one JSON document, atomically."""
+    """Write one JSON document, atomically.
+
+    Parameters
+    ----------
+    value : what JSON can hold; no NaN, nothing infinite.
+    path : file to write; its folder must exist.
+    """
     with replacing(path) as draft:
         draft.write_text(json.dumps(value, indent=1, allow_nan=False) + "\n")

@@ -45,11 +45,21 @@ class AbstractResult(abc.ABC):
     @classmethod
     @abc.abstractmethod
     def from_xarray(cls: type[Result], data: Any) -> Result:
-        """The result behind its labeled data (a Dataset, or the tree that `to_xarray` gave)."""
+        """The result behind its labeled data (a Dataset, or the tree that `to_xarray` gave).
+
+        Parameters
+        ----------
+        data : what `to_xarray` gave.
+        """
 
     @abc.abstractmethod
     def plot(self, target: Any = None) -> Any:
-        """Draw it: a path saves the picture, axes are drawn into; returned is what was drawn on."""
+        """Draw it: a path saves the picture, axes are drawn into; returned is what was drawn on.
+
+        Parameters
+        ----------
+        target : a file, axes of one's own, or nothing.
+        """
 
     def __str__(self) -> str:
         return as_text(self.parts())

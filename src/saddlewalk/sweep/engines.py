@@ -32,7 +32,14 @@ _LOSSES = 4
 
 
 def attempt(measure: Any, cells: Sequence[Mapping[str, Any]], lanes: int = 1) -> list[Values | str]:
-    """Of each cell its numbers, or what went wrong; one bad cell does not spoil the others."""
+    """Of each cell its numbers, or what went wrong; one bad cell does not spoil the others.
+
+    Parameters
+    ----------
+    measure : a function of the parameters of a cell; with lanes, one that is `Batchable`.
+    cells : parameters of each cell by name.
+    lanes : cells that run together; 1 runs them one by one.
+    """
     if lanes > 1:
         filled = [*cells, *[cells[-1]] * (lanes - len(cells))]  # the last batch has the same shape
         try:
@@ -51,7 +58,12 @@ def _alone(measure: Callable[..., Any], cell: Mapping[str, Any]) -> Values | str
 
 
 def numbers_of(found: Any) -> Values:
-    """What a measure gave, as plain numbers by name."""
+    """What a measure gave, as plain numbers by name.
+
+    Parameters
+    ----------
+    found : what the measure returned.
+    """
     if not isinstance(found, Mapping):
         raise InputError(f"A measure must return numbers by name; got {type(found).__name__}.")
     return {str(name): _number(name, value) for name, value in found.items()}
@@ -95,7 +107,12 @@ class ThisProcess(Engine):
 
 
 class Cluster(Engine):
-    """The workers of a Dask cluster."""
+    """The workers of a Dask cluster.
+
+    Parameters
+    ----------
+    client : a client of `dask.distributed`.
+    """
 
     def __init__(self, client: Any) -> None:
         self._client = client
@@ -144,7 +161,13 @@ def _limit_threads() -> None:
 
 @contextmanager
 def engine_for(workers: int | None, scheduler: str | None) -> Iterator[Engine]:
-    """The engine that is asked for."""
+    """The engine that is asked for.
+
+    Parameters
+    ----------
+    workers : processes of a local cluster; `None` for none.
+    scheduler : address of a running Dask scheduler, instead. Without both, cells run in this process.
+    """
     if workers is None and scheduler is None:
         yield ThisProcess()
         return

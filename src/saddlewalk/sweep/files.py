@@ -48,7 +48,12 @@ class SweepFile:
 
 
 def load_sweep(path: str | Path) -> SweepFile:
-    """Read a file, or a study that comes with the package; what is wrong in it is said with its line."""
+    """Read a file, or a study that comes with the package; what is wrong in it is said with its line.
+
+    Parameters
+    ----------
+    path : a file, or the name of a study.
+    """
     file = Path(path)
     if not file.is_file():
         file = STUDIES / f"{path}.toml"

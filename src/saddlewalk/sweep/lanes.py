@@ -44,7 +44,13 @@ class Batchable(Protocol):
 
 
 def programs(measure: Batchable, plan: Plan) -> dict[str, list[int]]:
-    """Numbers of the cells that can run together."""
+    """Numbers of the cells that can run together.
+
+    Parameters
+    ----------
+    measure : what says which compiled program a cell needs.
+    plan : the cells.
+    """
     found: dict[str, list[int]] = {}
     for number, cell in enumerate(plan):
         found.setdefault(measure.program(cell), []).append(number)
@@ -54,7 +60,14 @@ def programs(measure: Batchable, plan: Plan) -> dict[str, list[int]]:
 def batches(
     groups: Mapping[str, list[int]], lanes: Mapping[str, int], todo: Iterable[int]
 ) -> list[list[int]]:
-    """The batches in which something is still to do, whole: what else is in them runs again unseen."""
+    """The batches in which something is still to do, whole: what else is in them runs again unseen.
+
+    Parameters
+    ----------
+    groups : numbers of the cells of each program.
+    lanes : of each program, how many cells run together.
+    todo : numbers of the cells that are still to run.
+    """
     wanted = set(todo)
     every = (
         numbers[k : k + lanes[name]]
@@ -74,7 +87,13 @@ class Trial:
 
 
 def fastest(measure: Batchable, cells: Sequence[Cell]) -> Trial:
-    """How many cells of one program to run together: 1 where a loop is faster, or where trying fails."""
+    """How many cells of one program to run together: 1 where a loop is faster, or where trying fails.
+
+    Parameters
+    ----------
+    measure : what can run many cells together.
+    cells : parameters of each cell, all of one program.
+    """
     try:
         return _tried(measure, cells)
     except Exception:

@@ -184,7 +184,13 @@ MEASURES: dict[str, Any] = {
 
 
 def find_measure(name: str, beside: Path | None = None) -> Callable[..., Mapping[str, float]]:
-    """A measure by its name, or `module:function` of one's own, also from a folder beside."""
+    """A measure by its name, or `module:function` of one's own, also from a folder beside.
+
+    Parameters
+    ----------
+    name : one of `MEASURES`, or `module:function`.
+    beside : folder in which the module may lie; the working folder by default.
+    """
     if ":" in name:
         module, function = name.split(":", 1)
         for folder in (str(beside or "."), "."):
@@ -202,7 +208,11 @@ def find_measure(name: str, beside: Path | None = None) -> Callable[..., Mapping
 def check_parameters(measure: Any, setting: str | None, names: Sequence[str]) -> None:
     """Refuse parameters that a measure or its setting does not take, before anything runs.
 
-    `measure` is the name of one of the package, or a function.
+    Parameters
+    ----------
+    measure : the name of one of the package, or a function.
+    setting : name of the setting, for a measure of the package.
+    names : parameters that are to be given.
     """
     if isinstance(measure, str):
         if setting is None:

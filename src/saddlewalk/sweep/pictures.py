@@ -27,6 +27,9 @@ def plot_sweep(
 
     Parameters
     ----------
+    found : what `sweep` or `open_results` returned.
+    variable : name of what was measured.
+    target : file to write.
     x, y : axes of a heat map; with x alone there is a line for every value of the others, with the spread
         over seeds. By default the first axes of the sweep.
     threshold : contour of the heat map at this value.

@@ -98,12 +98,26 @@ class Plan:
 
 
 def grid(axes: Mapping[str, Sequence[Any]], **fixed: Any) -> Plan:
-    """All combinations of the values; seeds are an axis like any other."""
+    """All combinations of the values; seeds are an axis like any other.
+
+    Parameters
+    ----------
+    axes : values of each parameter that is varied.
+    **fixed : parameters that are the same in all cells.
+    """
     return Plan(tuple((name, {name: _plain(name, values)}) for name, values in axes.items()), fixed)
 
 
 def uniform(ranges: Mapping[str, Range], count: int, *, draw: int = 0, **fixed: Any) -> Plan:
-    """So many configurations, drawn independently; `draw` is the seed of the draw."""
+    """So many configurations, drawn independently; `draw` is the seed of the draw.
+
+    Parameters
+    ----------
+    ranges : from, to, and "log" for a logarithmic scale, of each parameter; between whole numbers, those.
+    count : number of configurations.
+    draw : seed of the draw.
+    **fixed : parameters that are the same in all cells.
+    """
     points = np.random.default_rng(draw).uniform(size=(_count(count), len(ranges)))
     return _drawn(ranges, points, fixed)
 
@@ -111,13 +125,26 @@ def uniform(ranges: Mapping[str, Range], count: int, *, draw: int = 0, **fixed: 
 def latin_hypercube(
     ranges: Mapping[str, Range], count: int, *, draw: int = 0, **fixed: Any
 ) -> Plan:
-    """Configurations that fall once into each of `count` slices of every parameter."""
+    """Configurations that fall once into each of `count` slices of every parameter.
+
+    Parameters
+    ----------
+    ranges : from, to, and "log" for a logarithmic scale, of each parameter; between whole numbers, those.
+    count : number of configurations.
+    draw : seed of the draw.
+    **fixed : parameters that are the same in all cells.
+    """
     points = qmc.LatinHypercube(len(ranges), rng=np.random.default_rng(draw)).random(_count(count))
     return _drawn(ranges, points, fixed)
 
 
 def product(one: Plan, other: Plan) -> Plan:
-    """Every cell of one with every cell of the other: drawn configurations, each with all seeds."""
+    """Every cell of one with every cell of the other: drawn configurations, each with all seeds.
+
+    Parameters
+    ----------
+    one, other : plans of different parameters.
+    """
     return Plan((*one.axes, *other.axes), {**one.fixed, **other.fixed})
 
 

@@ -29,10 +29,17 @@ Values = Mapping[str, float]
 
 
 class Results:
-    """A sweep's store, open for writing."""
+    """A sweep's store, open for writing.
+
+    Parameters
+    ----------
+    path : folder of the store; one of the same sweep is resumed.
+    plan : the cells.
+    measure : name of what is measured.
+    code : what the measure does, in words that change with it.
+    """
 
     def __init__(self, path: str | Path, plan: Plan, measure: str, code: str = "") -> None:
-        """`code` is what the measure does, in words that change with it."""
         self.path, self.plan = Path(path), plan
         self._taken = {*plan.coordinates(), STATUS, ERROR}
         fingerprint = plan.fingerprint(measure + code)
@@ -193,7 +200,12 @@ class Results:
 
 
 def open_results(path: str | Path) -> xr.Dataset:
-    """What a sweep has found so far; cells that are not done are NaN."""
+    """What a sweep has found so far; cells that are not done are NaN.
+
+    Parameters
+    ----------
+    path : folder of the store.
+    """
     if not Path(path).is_dir():
         raise InputError(f"There is no store {path}.")
     found = xr.open_zarr(path)

@@ -61,6 +61,7 @@ def sweep(
     lanes : cells of one shape that run together; by default the faster of one and many, found by trying.
     retry : run the cells that failed, too.
     confirmed : needed for more than a million cells.
+    progress : show a progress line on stderr; by default if it is a terminal.
     """
     _check(plan, workers, scheduler, lanes, confirmed)
     function = find_measure(measure) if isinstance(measure, str) else measure

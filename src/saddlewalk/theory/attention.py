@@ -46,23 +46,47 @@ _SMALL = 0.1
 
 
 def amplitudes(eigenvalues: Eigenvalues, context: float | int) -> Eigenvalues:
-    r"""What each head converges to: :math:`A_k = 1/(\operatorname{tr}\Sigma + (N+1)\lambda_k)`."""
+    r"""What each head converges to: :math:`A_k = 1/(\operatorname{tr}\Sigma + (N+1)\lambda_k)`.
+
+    Parameters
+    ----------
+    eigenvalues : lambda_k of the covariance of the inputs, `(d,)`.
+    context : number N of examples in a context.
+    """
     return 1 / (eigenvalues.sum() + (context + 1) * eigenvalues)
 
 
 def shares(eigenvalues: Eigenvalues, context: float | int) -> Eigenvalues:
-    """How much the loss falls with each component."""
+    """How much the loss falls with each component.
+
+    Parameters
+    ----------
+    eigenvalues : lambda_k of the covariance of the inputs, `(d,)`.
+    context : number N of examples in a context.
+    """
     return 0.5 * context * eigenvalues**2 * amplitudes(eigenvalues, context)
 
 
 def levels(eigenvalues: Eigenvalues, context: float | int) -> Float[np.ndarray, " stages"]:
-    """Eq 57: the loss after 0, 1, ... components."""
+    """Eq 57: the loss after 0, 1, ... components.
+
+    Parameters
+    ----------
+    eigenvalues : lambda_k of the covariance of the inputs, `(d,)`, in the order in which they are learned.
+    context : number N of examples in a context.
+    """
     learned = np.cumsum(np.concatenate([[0.0], shares(eigenvalues, context)]))
     return 0.5 * eigenvalues.sum() - learned
 
 
 def maximal_utility(eigenvalues: Eigenvalues, context: float | int) -> Eigenvalues:
-    """Largest utility of a head of norm 1 on each component."""
+    """Largest utility of a head of norm 1 on each component.
+
+    Parameters
+    ----------
+    eigenvalues : lambda_k of the covariance of the inputs, `(d,)`.
+    context : number N of examples in a context.
+    """
     return context * eigenvalues**2 / (3 * math.sqrt(3))
 
 
@@ -74,14 +98,27 @@ def utility(
     context: float | int,
     learned: int = 0,
 ) -> Float[np.ndarray, " heads"]:
-    """Eq 49: utility of heads once the `learned` largest components are."""
+    """Eq 49: utility of heads once the `learned` largest components are.
+
+    Parameters
+    ----------
+    values, keys, queries : weights V, K and Q of each head.
+    covariance : Sigma of the inputs, `(d, d)`.
+    context : number N of examples in a context.
+    learned : number of components that are learned already, the largest first.
+    """
     size, axes = np.linalg.eigh(covariance)
     missing = np.where(np.arange(len(size)) < len(size) - learned, size, 0.0)
     return context * values * np.sum((keys @ axes) * missing**2 * (queries @ axes), axis=1)
 
 
 def equilibrium_norm(amplitude: Eigenvalues) -> Eigenvalues:
-    r"""Norm :math:`\sqrt3 A^{1/3}` of a balanced head with :math:`V|K||Q| = A`."""
+    r"""Norm :math:`\sqrt3 A^{1/3}` of a balanced head with :math:`V|K||Q| = A`.
+
+    Parameters
+    ----------
+    amplitude : A of each head.
+    """
     return math.sqrt(3) * np.cbrt(amplitude)
 
 

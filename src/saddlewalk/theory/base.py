@@ -86,6 +86,10 @@ class AbstractTheory(abc.ABC, Generic[TaskT, UnitsT]):
 
     A method "closed" or "greedy-low-rank" is a cached property `closed` or `greedy_low_rank` that gives an
     `Outcome`.
+
+    Parameters
+    ----------
+    start : the problem, and where its units start.
     """
 
     methods: ClassVar[tuple[str, ...]]

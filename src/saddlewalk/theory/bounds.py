@@ -37,7 +37,14 @@ _ALIGNED = 0.9
 
 
 def utility_to_reach(norm: Numbers, degree: float | int, threshold: Numbers = 1.0) -> Numbers:
-    """Eq 16: accumulated utility at which a unit that starts at `norm` reaches the threshold."""
+    """Eq 16: accumulated utility at which a unit that starts at `norm` reaches the threshold.
+
+    Parameters
+    ----------
+    norm : norm of a unit at the start.
+    degree : order kappa of a unit in its parameters; at least 2.
+    threshold : norm that is to be reached.
+    """
     distance = np.maximum(np.log(threshold) - np.log(norm), 0.0)
     if degree == 2:
         return distance
@@ -47,7 +54,14 @@ def utility_to_reach(norm: Numbers, degree: float | int, threshold: Numbers = 1.
 
 
 def norm_after(norm: Numbers, accumulated_utility: Numbers, degree: float | int) -> Numbers:
-    """Eq 15: norm of a unit that started at `norm`; infinite from the time of blow-up on."""
+    """Eq 15: norm of a unit that started at `norm`; infinite from the time of blow-up on.
+
+    Parameters
+    ----------
+    norm : norm of a unit at the start.
+    accumulated_utility : S, the integral of kappa times the utility of its direction.
+    degree : order kappa of a unit in its parameters; at least 2.
+    """
     if degree == 2:
         return norm * np.exp(accumulated_utility)
     used = (degree - 2) * np.power(norm, degree - 2.0) * accumulated_utility
@@ -61,6 +75,13 @@ def waiting_time(
     """Time in which a unit of constant utility grows from `norm` to the threshold.
 
     With the maximal utility it is a lower bound for every unit (Eq 17, mended).
+
+    Parameters
+    ----------
+    norm : norm of a unit at the start.
+    utility : of its direction, at norm 1.
+    degree : order kappa of a unit in its parameters; at least 2.
+    threshold : norm that is to be reached.
     """
     with np.errstate(divide="ignore"):
         return np.divide(utility_to_reach(norm, degree, threshold), degree * np.asarray(utility))
@@ -72,6 +93,13 @@ def half_learned_norm(share: Numbers, utility: Numbers, degree: float | int, wid
     The feature is a part :math:`y_k` of the target with loss :math:`\frac12 |y_k|^2`, its `share`. H units
     of norm m hold at most :math:`\langle f, y_k \rangle / |y_k|^2 \le H\, \mathcal U^* m^\kappa / |y_k|^2` of
     it.
+
+    Parameters
+    ----------
+    share : loss that goes when the feature is learned.
+    utility : the largest of a unit of norm 1 on the feature.
+    degree : order kappa of a unit in its parameters.
+    width : number H of units.
     """
     return np.power(_HALF * 2 * share / (width * np.asarray(utility)), 1 / degree)
 
@@ -86,6 +114,12 @@ def bounds_from_start(
     A feature counts as learned when half of its loss is gone, or a unit has norm 1 if that is
     earlier. Utilities are products of one factor a layer, so learning rates :math:`r` of the layers
     are the plain flow of :math:`\theta/\sqrt r` with utilities larger by the root of their product.
+
+    Parameters
+    ----------
+    start : the problem, and where its units start.
+    utilities : of each feature, the largest of a unit of norm 1.
+    shares : loss that goes with each feature.
     """
     problem = start.problem
     rates = np.asarray(problem.rates)
@@ -98,7 +132,13 @@ def bounds_from_start(
 
 
 def times_are_bounds(units: str, features: str, aligned: float) -> Assumption:
-    """Largest initial utility over the maximal one: what makes a bound of a time the time itself."""
+    """Largest initial utility over the maximal one: what makes a bound of a time the time itself.
+
+    Parameters
+    ----------
+    units, features : what they are called here, for the sentence.
+    aligned : largest utility at the start over the maximal one.
+    """
     return Assumption(
         f"{units} start aligned: largest initial utility / maximal utility",
         aligned > _ALIGNED,

@@ -103,14 +103,29 @@ class Dormancy:
 
 
 def accumulate(state: Dormancy, gradient: Vector, time: float, eta: float) -> Dormancy:
-    """Eq 31 and 32: accumulated utility and sign after `time` (in accelerated time)."""
+    """Eq 31 and 32: accumulated utility and sign after `time` (in accelerated time).
+
+    Parameters
+    ----------
+    state : accumulated utility and sign of every unit.
+    gradient : of the loss in the coefficients beta; 0 for active units.
+    time : accelerated time that passes.
+    eta : acceleration eta_alpha of this scale.
+    """
     reach = _arccosh_exp(2 * eta * state.accumulated_utility)
     signed = state.sign * reach - 2 * eta * gradient * time
     return Dormancy(_log_cosh(signed) / (2 * eta), np.sign(signed))
 
 
 def waiting_times(state: Dormancy, gradient: Vector, eta: float) -> Vector:
-    """Eq 37: accelerated time until each unit has accumulated utility 1; infinite at rest."""
+    """Eq 37: accelerated time until each unit has accumulated utility 1; infinite at rest.
+
+    Parameters
+    ----------
+    state : accumulated utility and sign of every unit.
+    gradient : of the loss in the coefficients beta; 0 for active units.
+    eta : acceleration eta_alpha of this scale.
+    """
     toward = np.sign(-gradient) * state.sign
     threshold = _arccosh_exp(np.full_like(gradient, 2 * eta))
     missing = threshold - toward * _arccosh_exp(2 * eta * state.accumulated_utility)
@@ -119,13 +134,26 @@ def waiting_times(state: Dormancy, gradient: Vector, eta: float) -> Vector:
 
 
 def accumulate_limit(state: Dormancy, gradient: Vector, time: float) -> Dormancy:
-    """Algorithm 2: `s - t g`, kept as |s| and its sign."""
+    """Algorithm 2: `s - t g`, kept as |s| and its sign.
+
+    Parameters
+    ----------
+    state : accumulated utility and sign of every unit.
+    gradient : g, of the loss in the coefficients beta; 0 for active units.
+    time : accelerated time t that passes.
+    """
     s = state.sign * state.accumulated_utility - time * gradient
     return Dormancy(np.abs(s), np.sign(s))
 
 
 def waiting_times_limit(state: Dormancy, gradient: Vector) -> Vector:
-    """Eq 40: accelerated time until `s_i - t g_i = +-1`."""
+    """Eq 40: accelerated time until `s_i - t g_i = +-1`.
+
+    Parameters
+    ----------
+    state : accumulated utility and sign of every unit.
+    gradient : g, of the loss in the coefficients beta; 0 for active units.
+    """
     s = state.sign * state.accumulated_utility
     with np.errstate(divide="ignore"):
         return np.where(gradient != 0, (1 + np.sign(gradient) * s) / np.abs(gradient), np.inf)
@@ -151,7 +179,15 @@ def sequence(
     move: Callable[[Dormancy, Vector, float], Dormancy],
     most: int,
 ) -> tuple[list[Jump], Stopped]:
-    """The alternation: wait for the next unit, minimize over the active ones, repeat."""
+    """The alternation: wait for the next unit, minimize over the active ones, repeat.
+
+    Parameters
+    ----------
+    regression : the least squares.
+    wait : time until each unit turns on, from the state and the gradient.
+    move : the state after some time, from the state, the gradient and the time.
+    most : jumps after which to stop.
+    """
     d = regression.design.shape[1]
     state = Dormancy(np.zeros(d), np.zeros(d))
     beta, active, time = np.zeros(d), np.zeros(d, dtype=bool), 0.0
@@ -190,7 +226,14 @@ def sequence(
 def agf_sequence(
     regression: Regression, eta: float, most: int = 100_000
 ) -> tuple[list[Jump], Stopped]:
-    """AGF at finite scale: Eq 31, 32 and 37 between the minimizations of Eq 5."""
+    """AGF at finite scale: Eq 31, 32 and 37 between the minimizations of Eq 5.
+
+    Parameters
+    ----------
+    regression : the least squares.
+    eta : acceleration eta_alpha of this scale.
+    most : jumps after which to stop.
+    """
     return sequence(
         regression,
         lambda state, gradient: waiting_times(state, gradient, eta),
@@ -200,14 +243,28 @@ def agf_sequence(
 
 
 def limit_sequence(regression: Regression, most: int = 100_000) -> tuple[list[Jump], Stopped]:
-    """Pesme and Flammarion's Algorithm 2: the limit of vanishing scale."""
+    """Pesme and Flammarion's Algorithm 2: the limit of vanishing scale.
+
+    Parameters
+    ----------
+    regression : the least squares.
+    most : jumps after which to stop.
+    """
     return sequence(regression, waiting_times_limit, accumulate_limit, most)
 
 
 def accumulated_utility(
     regression: Regression, jumps: list[Jump], eta: float, times: Float[np.ndarray, " time"]
 ) -> Float[np.ndarray, "time d"]:
-    """S_i with the sign of the coefficient, along accelerated time: what Fig 8 d draws."""
+    """S_i with the sign of the coefficient, along accelerated time: what Fig 8 d draws.
+
+    Parameters
+    ----------
+    regression : the least squares.
+    jumps : what `agf_sequence` gave.
+    eta : acceleration eta_alpha of this scale.
+    times : moments in accelerated time.
+    """
     d = regression.design.shape[1]
     starts = [0.0, *(jump.time for jump in jumps)]
     states = [Dormancy(np.zeros(d), np.zeros(d)), *(jump.state for jump in jumps)]

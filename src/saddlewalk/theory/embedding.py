@@ -37,6 +37,8 @@ def embed(
 
     Parameters
     ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
     relation : how the new unit is made of those that are there.
     layer : the hidden layer; the first by default.
     unit : the one that is copied (EQUAL, PROPORTIONAL).
@@ -63,7 +65,12 @@ def embed(
 
 
 def manifold_gamma(gamma_u: np.ndarray) -> np.ndarray:
-    r"""The :math:`\gamma_v` with which the new unit is the same combination in and out (Eq 29, 31)."""
+    r"""The :math:`\gamma_v` with which the new unit is the same combination in and out (Eq 29, 31).
+
+    Parameters
+    ----------
+    gamma_u : coefficient of each unit that is there, in the incoming weights of the new one.
+    """
     return gamma_u / (1 + np.sum(gamma_u**2))
 
 

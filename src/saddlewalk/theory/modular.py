@@ -71,7 +71,14 @@ Waves = Float[np.ndarray, "3 neurons"]
 def utility(
     encoding: Float[np.ndarray, " p"], u: Words, v: Words, w: Words, learned: Collection[int] = ()
 ) -> Float[np.ndarray, "*neurons"] | float:
-    """Lemma F.2 and Theorem F.9: utility of neurons once some frequencies are learned."""
+    """Lemma F.2 and Theorem F.9: utility of neurons once some frequencies are learned.
+
+    Parameters
+    ----------
+    encoding : x, `(p,)`.
+    u, v, w : weights of the neurons, `(..., p)`.
+    learned : frequencies that are learned already.
+    """
     p = len(encoding)
     frequency = np.minimum(np.arange(p), p - np.arange(p))
     x, u, v, w = (np.fft.fft(word) for word in (encoding, u, v, w))
@@ -80,24 +87,51 @@ def utility(
 
 
 def maximal_utility(p: int, frequency: int, magnitude: float | int) -> float:
-    """Theorem 5.1: the largest utility of a neuron of norm 1 on this frequency."""
+    """Theorem 5.1: the largest utility of a neuron of norm 1 on this frequency.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, from 1 to p/2.
+    magnitude : size of the transform of the encoding at this frequency.
+    """
     return math.sqrt((4 if is_nyquist(p, frequency) else 2) / (27 * p**3)) * magnitude**3
 
 
 def share(p: int, frequency: int, magnitude: float | int) -> float:
-    """How much the loss falls when this frequency is learned."""
+    """How much the loss falls when this frequency is learned.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, from 1 to p/2.
+    magnitude : size of the transform of the encoding at this frequency.
+    """
     return magnitude**2 / (2 * p if is_nyquist(p, frequency) else p)
 
 
 def is_nyquist(p: int, frequency: int) -> bool:
-    """Whether a frequency is its own conjugate."""
+    """Whether a frequency is its own conjugate.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, from 1 to p/2.
+    """
     return 2 * frequency == p
 
 
 def aligned_neurons(
     p: int, frequency: int, amplitudes: Waves, phases: Waves
 ) -> Float[np.ndarray, "neurons size"]:
-    """Eq 71: parameters (u, v, w) of neurons on one frequency; with amplitudes 1 the norm is 1."""
+    """Eq 71: parameters (u, v, w) of neurons on one frequency; with amplitudes 1 the norm is 1.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, from 1 to p/2.
+    amplitudes, phases : of the waves u, v and w of each neuron, `(3, neurons)`.
+    """
     turns = 2 * math.pi * frequency / p * np.arange(p)
     mean_square = 1.0 if is_nyquist(p, frequency) else 0.5
     waves = np.cos(turns + phases[..., None]) / math.sqrt(3 * p * mean_square)
@@ -109,7 +143,12 @@ def maximizer(
 ) -> Float[np.ndarray, "1 size"]:
     """Theorem 5.1: the neuron of norm 1 and maximal utility with these phases.
 
-    `coefficient` is the transform of the encoding at the frequency. At p/2 phases are 0 or pi.
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, from 1 to p/2.
+    coefficient : transform of the encoding at this frequency.
+    phase_u, phase_v : phases of the incoming waves; 0 or pi at p/2.
     """
     phases = np.array([phase_u, phase_v, phase_u + phase_v - np.angle(coefficient)])
     return aligned_neurons(p, frequency, np.ones((3, 1)), phases[:, None])
@@ -122,6 +161,13 @@ def aligned_cost(
 
     If p divides :math:`4\xi`, which the lemma excludes, waves of frequency :math:`2\xi` are real and
     the squares of u and of v add one more term each.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, below p/2.
+    coefficient : transform of the encoding at this frequency.
+    amplitudes, phases : of the waves u, v and w of each neuron, `(3, neurons)`.
     """
     if is_nyquist(p, frequency):
         raise ValueError("At frequency p/2 waves have no phase, and Lemma F.6 does not hold.")
@@ -147,7 +193,15 @@ def aligned_cost(
 def minimizer(
     p: int, frequency: int, coefficient: complex, neurons: int
 ) -> Float[np.ndarray, "neurons size"]:
-    """Theorem F.7: neurons that learn one frequency exactly; six suffice, or two at p/2."""
+    """Theorem F.7: neurons that learn one frequency exactly; six suffice, or two at p/2.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, from 1 to p/2.
+    coefficient : transform of the encoding at this frequency.
+    neurons : how many there are.
+    """
     size, phase = abs(coefficient), float(np.angle(coefficient))
     if is_nyquist(p, frequency):
         return _nyquist_minimizer(p, size, phase, neurons)
@@ -171,7 +225,14 @@ def _nyquist_minimizer(p: int, size: float, phase: float, neurons: int) -> np.nd
 
 
 def learned_function(p: int, frequency: int, coefficient: complex) -> Float[np.ndarray, "pairs p"]:
-    """Lemma F.8: outputs for all pairs (a, b), b fastest, once one frequency is learned."""
+    """Lemma F.8: outputs for all pairs (a, b), b fastest, once one frequency is learned.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequency : xi, from 1 to p/2.
+    coefficient : transform of the encoding at this frequency.
+    """
     first, second = np.divmod(np.arange(p * p), p)
     turns = np.arange(p) - (first + second)[:, None]
     size = abs(coefficient) / p * (1 if is_nyquist(p, frequency) else 2)
@@ -183,6 +244,11 @@ def escapes(p: int, frequencies: Collection[int]) -> list[tuple[int, int]]:
 
     While the squares of Eq 77 have not canceled, neurons on :math:`\xi` are drawn to :math:`\pm3\xi`;
     if p is even, those on :math:`\xi` and :math:`p/2 - \xi` disturb each other.
+
+    Parameters
+    ----------
+    p : the modulus.
+    frequencies : those of the encoding.
     """
     fold = lambda k: min(k % p, -k % p)  # noqa: E731
     tripled = [(k, fold(3 * k)) for k in frequencies if fold(3 * k) != k]
@@ -267,12 +333,24 @@ class ModularTheory(AbstractTheory[ModularAddition, QuadraticPair]):
 
 
 def ordered_frequencies(task: ModularAddition) -> tuple[int, ...]:
-    """Frequencies in the order in which they are learned: by decreasing maximal utility."""
+    """Frequencies in the order in which they are learned: by decreasing maximal utility.
+
+    Parameters
+    ----------
+    task : what is learned.
+    """
     return tuple(sorted(task.frequencies, key=lambda k: -_speed(task, k)))
 
 
 def parts_learned(p: int, order: tuple[int, ...], width: int) -> Float[np.ndarray, " frequencies"]:
-    """Part of each frequency that can be learned if each takes the neurons it needs, in order."""
+    """Part of each frequency that can be learned if each takes the neurons it needs, in order.
+
+    Parameters
+    ----------
+    p : the modulus.
+    order : frequencies in the order in which they are learned.
+    width : number of neurons.
+    """
     parts = []
     for k in order:
         table = _LEARNED_BY_AT_NYQUIST if is_nyquist(p, k) else _LEARNED_BY

@@ -16,7 +16,11 @@ def name_feature(
 ) -> dict[str, Any]:
     """The mode of the task that grew most, or else what the strongest new unit looks at.
 
-    `before` and `after` are the active units on two plateaus, the dormant ones at zero.
+    Parameters
+    ----------
+    problem : units, data and loss.
+    before, after : parameters `(width, size)` of the active units on two plateaus, the dormant ones at zero.
+    on : units that turned on between.
     """
     modes = task_modes(problem)
     if modes is not None:

@@ -32,13 +32,23 @@ THEORIES: tuple[type[AbstractTheory], ...] = (
 
 
 def theories_of(problem: Problem) -> tuple[type[AbstractTheory], ...]:
-    """The theories that speak about a problem, the most special first."""
+    """The theories that speak about a problem, the most special first.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    """
     general = (AlternatingGradientFlows,) if problem.adaptive else THEORIES
     return tuple(theory for theory in general if theory.covers(problem))
 
 
 def methods_of(problem: Problem) -> tuple[str, ...]:
-    """What `predict(method=...)` takes for a problem."""
+    """What `predict(method=...)` takes for a problem.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    """
     theories = reversed(theories_of(problem))
     return ("auto", *(method for theory in theories for method in theory.methods))
 
@@ -75,10 +85,10 @@ def predict(
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
-    max_time : where "numeric" and "algorithm-1" stop. They stop by themselves when every dormant unit's
-        utility has fallen to 1e-4 of its largest, as `train` does.
     eta : what accelerated time is measured in: "norm" (that of a unit of mean size at the start, Eq
         20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
+    max_time : where "numeric" and "algorithm-1" stop. They stop by themselves when every dormant unit's
+        utility has fallen to 1e-4 of its largest, as `train` does.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
     if eta not in ("norm", "mean"):

@@ -69,7 +69,14 @@ class Separation:
 def separation(
     problem: Problem, theta: ParametersLike, residual: Array | None = None
 ) -> Separation:
-    """Timescales of the small units `theta`, near the saddle that leaves this residual (else zero)."""
+    """Timescales of the small units `theta`, near the saddle that leaves this residual (else zero).
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` of the small units.
+    residual : what the saddle leaves, in function space; by default that of a network that says nothing.
+    """
     if not problem.units.exchangeable or problem.adaptive:
         raise InputError(
             "Times are known for sums of units, with learning rates that do not adapt."
@@ -96,7 +103,13 @@ def separation(
 
 
 def mechanism(problem: Problem, layer: str | None = None) -> str:
-    """What a small start separates in a hidden layer, by the order of phi in its incoming weights."""
+    """What a small start separates in a hidden layer, by the order of phi in its incoming weights.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    layer : name of the hidden layer; the first by default.
+    """
     task = problem.task
     alone = problem.units.alone(problem.layer_named(layer), task.inputs, task.outputs)
     order = find_degree(*alone) - 1
@@ -107,7 +120,13 @@ def mechanism(problem: Problem, layer: str | None = None) -> str:
 
 
 def coupling(problem: Problem, residual: Array) -> Float[np.ndarray, "fan_out fan_in"]:
-    """Sigma of U = v Sigma u: the mixed derivative of the utility of a unit at zero."""
+    """Sigma of U = v Sigma u: the mixed derivative of the utility of a unit at zero.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    residual : what the saddle leaves, in function space.
+    """
     if not problem.smooth:
         raise InputError("Units with kinks may have no linear part at zero; use `predict`.")
     return np.asarray(_mixed(problem, residual))
@@ -118,6 +137,11 @@ def between_directions(sigma: Float[np.ndarray, "fan_out fan_in"], units: Layer)
 
     The map :math:`\sum_i v_i u_i^\top` holds :math:`e^{2 s_k t} \sum_i c_{ki}^2` of direction k, with
     :math:`c_{ki}` of Eq 35; its time is when that is 1.
+
+    Parameters
+    ----------
+    sigma : the coupling, as `coupling` gives it, for learning rates 1.
+    units : the small units.
     """
     left, values, right = np.linalg.svd(sigma, full_matrices=False)
     growing = values > max(_EQUAL * values[0], 1e-300)
@@ -129,7 +153,12 @@ def between_directions(sigma: Float[np.ndarray, "fan_out fan_in"], units: Layer)
 
 
 def separation_exponent(values: Float[np.ndarray, " modes"]) -> float:
-    """1 - s_{r+1}/s_1, r the multiplicity of the largest; 1 if there is no other."""
+    """1 - s_{r+1}/s_1, r the multiplicity of the largest; 1 if there is no other.
+
+    Parameters
+    ----------
+    values : singular values s_k of the coupling, in any order.
+    """
     falling = np.sort(np.abs(values))[::-1]
     if not np.any(falling):
         return 0.0
@@ -141,7 +170,13 @@ def separation_exponent(values: Float[np.ndarray, " modes"]) -> float:
 
 
 def quadratic_coupling(problem: Problem, residual: Array) -> Float[np.ndarray, "fan_in fan_in"]:
-    """Sigma of U = v u Sigma u: half the second derivative of the utility of a unit with v = 1."""
+    """Sigma of U = v u Sigma u: half the second derivative of the utility of a unit with v = 1.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    residual : what the saddle leaves, in function space.
+    """
     sigma = np.asarray(_curved(problem, residual))
     u = 1e-4 * np.random.default_rng(0).normal(size=len(sigma))
     utility = float(_utility_of_one(problem, residual, jnp.asarray(u), jnp.ones(1)))
@@ -151,7 +186,13 @@ def quadratic_coupling(problem: Problem, residual: Array) -> Float[np.ndarray, "
 
 
 def between_units(sigma: Float[np.ndarray, "fan_in fan_in"], units: Layer) -> Separation:
-    """Proposition 5: when each unit alone would become infinite (Eq 56)."""
+    """Proposition 5: when each unit alone would become infinite (Eq 56).
+
+    Parameters
+    ----------
+    sigma : the coupling, as `quadratic_coupling` gives it, for learning rates 1.
+    units : the small units, with one outgoing weight each.
+    """
     values, vectors = np.linalg.eigh((sigma + sigma.T) / 2)
     a = np.asarray(units.incoming) @ vectors / math.sqrt(2)
     v = np.asarray(units.outgoing)[:, 0]
@@ -161,7 +202,14 @@ def between_units(sigma: Float[np.ndarray, "fan_in fan_in"], units: Layer) -> Se
 
 
 def blow_up_time(s: Float[np.ndarray, " k"], a: Float[np.ndarray, " k"], v: Any) -> float:
-    """Time at which a unit with projections a and outgoing weight v would become infinite."""
+    """Time at which a unit with projections a and outgoing weight v would become infinite.
+
+    Parameters
+    ----------
+    s : eigenvalues of the coupling.
+    a : projections of the incoming weights on its eigenvectors, over the root of 2.
+    v : the outgoing weight.
+    """
     s, a = s[a != 0], a[a != 0]
     size = math.sqrt(float(v) ** 2 + float(a @ a))
     if size == 0 or not np.any(s):

@@ -64,7 +64,17 @@ class Moment:
 
 
 class Walk:
-    """The state of the algorithm between two events, and the loss curve behind it."""
+    """The state of the algorithm between two events, and the loss curve behind it.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` at the start.
+    real_time : AGF in real time; else Algorithm 1 as printed, in which the clock stands during jumps.
+    aligned : turn dormant units to their maxima of utility at once.
+    max_time : stop there in any case.
+    thresholds : the numbers that decide; the package's own by default.
+    """
 
     def __init__(
         self,

@@ -58,7 +58,14 @@ def _transform(problem: Problem, theta: np.ndarray) -> np.ndarray:
 
 
 def walked(problem: Problem, scale: float, levels: list[float]) -> FourierRun:
-    """AGF in real time, with the parameters that `predict` does not keep; dormant neurons are zero."""
+    """AGF in real time, with the parameters that `predict` does not keep; dormant neurons are zero.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    scale : initialization scale alpha.
+    levels : losses of the plateaus that are expected, falling; the first is that of the start.
+    """
     walk = Walk(problem, problem.initialize(scale), real_time=True)
     walk.run()
     curve = walk.curve
@@ -70,7 +77,15 @@ def walked(problem: Problem, scale: float, levels: list[float]) -> FourierRun:
 def trained(
     problem: Problem, scale: float, levels: list[float], end: float
 ) -> tuple[FourierRun, np.ndarray]:
-    """Gradient flow from the same start, and which neurons are heard at its end."""
+    """Gradient flow from the same start, and which neurons are heard at its end.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    scale : initialization scale alpha.
+    levels : losses of the plateaus that are expected, falling; the first is that of the start.
+    end : time at which training ends.
+    """
     path = train(
         problem.task,
         problem.units,
@@ -87,7 +102,12 @@ def trained(
 
 
 def at_waking(theta: np.ndarray) -> np.ndarray:
-    """Parameters of each neuron when it is first not dormant."""
+    """Parameters of each neuron when it is first not dormant.
+
+    Parameters
+    ----------
+    theta : parameters `(time, neurons, size)`; dormant neurons are zero.
+    """
     first = np.argmax(np.abs(theta).max(axis=2) > 0, axis=0)
     return theta[first, np.arange(theta.shape[1])]
 

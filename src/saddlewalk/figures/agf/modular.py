@@ -39,6 +39,13 @@ def figure_6(
     """Output power by frequency, outputs at four moments, output weights, spectra and phases.
 
     With the paper's scale alpha a neuron has E|theta|^2 = 2 alpha^2 at the start.
+
+    Parameters
+    ----------
+    p : the modulus.
+    spectrum : size of the transform of the encoding, by frequency.
+    width : number of neurons.
+    scale : the paper's alpha.
     """
     task = modular_addition(p, spectrum)
     problem = Problem(task, QuadraticPair(width))

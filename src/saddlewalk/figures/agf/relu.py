@@ -44,7 +44,15 @@ class Run:
 
 
 def run(task: Samples, width: int, scale: float, end: float) -> Run:
-    """Simulate and predict a ReLU network of one width."""
+    """Simulate and predict a ReLU network of one width.
+
+    Parameters
+    ----------
+    task : what is learned.
+    width : number of units.
+    scale : initialization scale alpha.
+    end : time at which both end.
+    """
     units = Dense(width, "relu")
     path = train(task, units, scale, max_time=end, progress=None)
     stairs = {m: predict(task, units, scale, method=m, max_time=end) for m in _METHODS}

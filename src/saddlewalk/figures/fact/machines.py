@@ -39,7 +39,12 @@ class Learning:
 
 
 def figure_5(full: bool = False) -> FigureResult:
-    """Sparse parities: the support on the diagonal of the features."""
+    """Sparse parities: the support on the diagonal of the features.
+
+    Parameters
+    ----------
+    full : also parities of 4, with 50,000 samples; else of 2 and 3.
+    """
     samples = FULL_SAMPLES if full else SAMPLES
     runs = {
         (k, update): _parity(k, n, update, _UPDATES, _modules(full))
@@ -77,7 +82,12 @@ def figure_5(full: bool = False) -> FigureResult:
 
 
 def figure_1(full: bool = False) -> FigureResult:
-    """The phase transition: chance for some updates, then all at once."""
+    """The phase transition: chance for some updates, then all at once.
+
+    Parameters
+    ----------
+    full : with the paper's 25,000 samples; else with 10,000.
+    """
     k, n = FULL_PHASE if full else PHASE
     run = _parity(k, n, "fact", 7, _modules(full))
     accuracy = run.accuracy
@@ -193,7 +203,14 @@ def figure_7() -> FigureResult:
 
 
 def sparse_parity(k: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Inputs of unit norm, labels -1 and 1, and the support."""
+    """Inputs of unit norm, labels -1 and 1, and the support.
+
+    Parameters
+    ----------
+    k : number of inputs that matter.
+    n : number of samples.
+    seed : seed of the draw.
+    """
     rng = np.random.default_rng([seed, k])
     support = np.sort(rng.choice(DIM, k, replace=False))
     x = rng.choice([-1.0, 1.0], size=(n, DIM)) / np.sqrt(DIM)
@@ -201,7 +218,12 @@ def sparse_parity(k: int, n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray
 
 
 def modular_pairs(seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """All pairs of residues as two one-hot words, one-hot sums, and the order that splits them."""
+    """All pairs of residues as two one-hot words, one-hot sums, and the order that splits them.
+
+    Parameters
+    ----------
+    seed : seed of the order.
+    """
     a, b = (axis.ravel() for axis in np.meshgrid(np.arange(P), np.arange(P), indexing="ij"))
     eye = np.eye(P)
     x, y = np.concatenate([eye[a], eye[b]], axis=1), eye[(a + b) % P]
@@ -213,6 +235,10 @@ def block_circulant(metric: np.ndarray) -> float:
 
     The part of its squares, around the mean, that the nearest circulant matrix holds. Blocks of one word with
     itself hold little besides their diagonal.
+
+    Parameters
+    ----------
+    metric : feature matrix of two words, `(2 p, 2 p)`.
     """
     half = len(metric) // 2
     block = metric[:half, half:] - metric[:half, half:].mean()

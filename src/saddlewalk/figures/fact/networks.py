@@ -109,7 +109,12 @@ def figure_11() -> FigureResult:
 
 
 def rare_products(rare: float) -> Samples:
-    """y = tau x1 x2 + x3 x4: almost always x = (1, 1, 0, 0), rarely any of {0, 1, 2}^4."""
+    """y = tau x1 x2 + x3 x4: almost always x = (1, 1, 0, 0), rarely any of {0, 1, 2}^4.
+
+    Parameters
+    ----------
+    rare : probability of the rare inputs.
+    """
     x = np.stack(np.meshgrid(*[np.arange(3.0)] * 4, indexing="ij"), axis=-1).reshape(-1, 4)
     weights = np.full(len(x), rare / len(x))
     weights[np.all(x == [1, 1, 0, 0], axis=1)] += 1 - rare
@@ -138,7 +143,14 @@ def _deep_linear(depth: int) -> LayerFeatures:
 
 
 def lowest(problem: Problem, start: np.ndarray, decay: float) -> np.ndarray:
-    """A minimum of the loss with weight decay, by L-BFGS started again until it stands still."""
+    """A minimum of the loss with weight decay, by L-BFGS started again until it stands still.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    start : parameters `(width, size)` to start from.
+    decay : weight decay.
+    """
     flat = start.ravel()
     for _ in range(5):
         found = minimize(

@@ -42,7 +42,13 @@ _UPDATES = {
 
 
 def table_3(full: bool = False, processes: int = 1) -> FigureResult:
-    """Feature learning against a plain kernel; with `full` beside trees."""
+    """Feature learning against a plain kernel; with `full` beside trees.
+
+    Parameters
+    ----------
+    full : all tables, and trees; else the small tables.
+    processes : that work at the same time, a table each.
+    """
     tables = load_public("uci")
     names = [str(name) for name in tables["names"] if full or _is_small(tables, str(name))]
     rows = Parallel(n_jobs=processes)(
@@ -74,7 +80,12 @@ def table_3(full: bool = False, processes: int = 1) -> FigureResult:
 
 
 def methods(full: bool) -> dict[str, Any]:
-    """Every method with the settings that are searched; trees, of which no claim speaks, only if `full`."""
+    """Every method with the settings that are searched; trees, of which no claim speaks, only if `full`.
+
+    Parameters
+    ----------
+    full : with trees.
+    """
     chosen: dict[str, Any] = {
         name: _searched(
             make_pipeline(StandardScaler(), RFMClassifier(update, random_state=_SEED)),
@@ -97,7 +108,13 @@ def methods(full: bool) -> dict[str, Any]:
 
 
 def accuracies(x: np.ndarray, y: np.ndarray, full: bool = True) -> dict[str, float]:
-    """Accuracy of every method on the test folds of one table."""
+    """Accuracy of every method on the test folds of one table.
+
+    Parameters
+    ----------
+    x, y : inputs `(n, d)` and classes `(n,)`.
+    full : with trees.
+    """
     folds = StratifiedKFold(_FOLDS, shuffle=True, random_state=_SEED)
     with warnings.catch_warnings():
         # classes with fewer samples than folds, and updates that diverge: the best one is kept

@@ -103,7 +103,12 @@ MOMENTS = (0.0, 0.01, 0.03, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
 
 
 def table_1(full: bool = False) -> FigureResult:
-    """FACT against its rivals after training on all images."""
+    """FACT against its rivals after training on all images.
+
+    Parameters
+    ----------
+    full : must be true: there is no smaller table.
+    """
     if not full:
         raise InputError(
             "Table 1 is about width 1024 and all images, which takes minutes on a GPU and hours without: "
@@ -114,7 +119,12 @@ def table_1(full: bool = False) -> FigureResult:
 
 
 def table_2(full: bool = False) -> FigureResult:
-    """Correlation with W^T W of the first layer, by number of images."""
+    """Correlation with W^T W of the first layer, by number of images.
+
+    Parameters
+    ----------
+    full : also on all images of MNIST and of CIFAR-10; else on at most 5,000 of MNIST.
+    """
     title = "correlation with the first layer's W^T W after training"
     return _table("fact-table-2", title, FULL_TABLE if full else SMALL_TABLE)
 
@@ -179,22 +189,42 @@ def _first_layer(setting: Setting) -> tuple[float, ...]:
 
 
 def figure_3(full: bool = False) -> FigureResult:
-    """Every layer of a deep network: FACT is closer to W^T W than AGOP and eNFA."""
+    """Every layer of a deep network: FACT is closer to W^T W than AGOP and eNFA.
+
+    Parameters
+    ----------
+    full : at the full size; else a reduced run.
+    """
     return _layers("fact-3", FORWARD, full)
 
 
 def figure_9(full: bool = False) -> FigureResult:
-    """Every layer, backwards: bFACT is closer to W W^T than its rivals."""
+    """Every layer, backwards: bFACT is closer to W W^T than its rivals.
+
+    Parameters
+    ----------
+    full : at the full size; else a reduced run.
+    """
     return _layers("fact-9", BACKWARD, full)
 
 
 def figure_8(full: bool = False) -> FigureResult:
-    """Over the epochs: FACT comes late, at convergence."""
+    """Over the epochs: FACT comes late, at convergence.
+
+    Parameters
+    ----------
+    full : at the full size; else a reduced run.
+    """
     return _epochs("fact-8", False, full)
 
 
 def figure_10(full: bool = False) -> FigureResult:
-    """Over the epochs, backwards: bFACT comes late, too."""
+    """Over the epochs, backwards: bFACT comes late, too.
+
+    Parameters
+    ----------
+    full : at the full size; else a reduced run.
+    """
     return _epochs("fact-10", True, full)
 
 
@@ -290,7 +320,13 @@ def _numbers(found: xr.DataArray, matrices: Sequence[str]) -> dict[str, list[flo
 
 @lru_cache(maxsize=8)
 def train(setting: Setting, moments: tuple[float, ...] = (1.0,)) -> xr.Dataset:
-    """Correlations `(step, layer, matrix)` and residuals after parts of the training, mean over seeds."""
+    """Correlations `(step, layer, matrix)` and residuals after parts of the training, mean over seeds.
+
+    Parameters
+    ----------
+    setting : network, data and training.
+    moments : parts of the training, from 0 to 1, after which to look.
+    """
     pairs = [sample(setting, seed) for seed in range(setting.seeds)]
     data = tuple(np.stack(arrays) for arrays in zip(*pairs, strict=True))
     inputs = data[0].shape[-1]
@@ -316,6 +352,11 @@ def sample(setting: Setting, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
     That is what scripts for these two sets usually do; the paper does not say. On all of CIFAR-10 with decay
     1e-4 pixels between 0 and 1 gave FACT 0.52 instead of 0.90 (printed: 0.896).
+
+    Parameters
+    ----------
+    setting : which data, and how many.
+    seed : seed of the draw.
     """
     arrays = load_public(setting.data)
     rows = np.random.default_rng(seed).permutation(len(arrays["y_train"]))[: setting.samples]

@@ -26,17 +26,34 @@ def classifier(seed: int, inputs: int, width: int, hidden: int) -> eqx.nn.MLP:
 
 
 def sample_loss(answer: Any, target: Any) -> Any:
-    """Mean squared error over the outputs."""
+    """Mean squared error over the outputs.
+
+    Parameters
+    ----------
+    answer, target : outputs of one sample, and what they should be.
+    """
     return jnp.mean((answer - target) ** 2)
 
 
 def batch_loss(network: Any, batch: Any) -> Any:
-    """Its mean over a batch."""
+    """Its mean over a batch.
+
+    Parameters
+    ----------
+    network : outputs of one sample from its inputs.
+    batch : inputs and targets, samples first.
+    """
     return jnp.mean(jax.vmap(sample_loss)(jax.vmap(network)(batch[0]), batch[1]))
 
 
 def cosine_descent(weight_decay: float, steps: int) -> optax.GradientTransformation:
-    """Momentum, and a rate that falls to 0 along a cosine; weight decay is added to the gradient before."""
+    """Momentum, and a rate that falls to 0 along a cosine; weight decay is added to the gradient before.
+
+    Parameters
+    ----------
+    weight_decay : factor of the weights in the gradient.
+    steps : until the rate is 0.
+    """
     return optax.chain(
         optax.add_decayed_weights(weight_decay),
         optax.sgd(optax.cosine_decay_schedule(RATE, steps), momentum=MOMENTUM),

@@ -85,7 +85,16 @@ class Decoder(eqx.Module):
 
 
 def decoder(p: int, dim: int, seed: int, alpha: float = 1.0, tau: float = 1.0) -> Decoder:
-    """PyTorch's start of every layer, embeddings divided by alpha, logits multiplied by tau."""
+    """PyTorch's start of every layer, embeddings divided by alpha, logits multiplied by tau.
+
+    Parameters
+    ----------
+    p : the modulus; there are p + 2 tokens.
+    dim : width; a multiple of the number of heads.
+    seed : seed of the draw.
+    alpha : what embeddings are divided by.
+    tau : what logits are multiplied by.
+    """
     if dim % HEADS:
         raise InputError(f"The width must be a multiple of the {HEADS} heads; got {dim}.")
     rng = np.random.default_rng([seed, 1])
@@ -121,19 +130,36 @@ def _float32(values: Any) -> jax.Array:
 
 
 def is_trained(network: Decoder) -> Any:
-    """tau must not decay."""
+    """tau must not decay.
+
+    Parameters
+    ----------
+    network : the decoder.
+    """
     return eqx.tree_at(lambda n: n.scale, jax.tree.map(lambda _: True, network), False)
 
 
 def answer_loss(network: Decoder, data: Any) -> jax.Array:
-    """Mean cross-entropy on tokens and answers."""
+    """Mean cross-entropy on tokens and answers.
+
+    Parameters
+    ----------
+    network : the decoder.
+    data : tokens `(n, 4)` and answers `(n,)`.
+    """
     tokens, answers = data
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(network(tokens), answers))
 
 
 @jax.jit
 def accuracy(networks: Decoder, tokens: jax.Array, answers: jax.Array) -> jax.Array:
-    """Of all networks, `(seeds, cells)`; one seed after the other, for the memory that this takes."""
+    """Of all networks, `(seeds, cells)`; one seed after the other, for the memory that this takes.
+
+    Parameters
+    ----------
+    networks : decoders, `(seeds, cells)`.
+    tokens, answers : data of each seed, `(seeds, n, 4)` and `(seeds, n)`.
+    """
 
     def of_seed(own: Any) -> jax.Array:
         cells, tokens, answers = own

@@ -41,9 +41,11 @@ def train_ensemble(
     loss : loss of one network on the samples of a batch.
     networks : tree of arrays `(seeds, cells, ...)`; leaves that are no arrays are left alone.
     data : tree of arrays `(seeds, samples, ...)`.
-    optimizer : any optax optimizer; its updates are multiplied by `rates`, one a cell.
+    optimizer : any optax optimizer; its updates are multiplied by `rates`.
     checkpoints : steps at which the networks are wanted, rising; 0 is the start.
     batch_size : samples of a step, epoch after epoch in random order; all of them by default.
+    rates : what the updates of each cell are multiplied by: a number, or one a cell.
+    seed : seed of the order of samples.
     """
     stops = sorted(set(checkpoints))
     if not stops or stops[0] < 0:
@@ -71,12 +73,22 @@ def train_ensemble(
 
 
 def stacked(networks: Sequence[Sequence[Any]]) -> Any:
-    """Networks in rows (seeds) and columns (cells) as one tree with two leading axes."""
+    """Networks in rows (seeds) and columns (cells) as one tree with two leading axes.
+
+    Parameters
+    ----------
+    networks : trees of one structure, a row a seed.
+    """
     return stacked_trees([stacked_trees(row) for row in networks])
 
 
 def stacked_trees(trees: Sequence[Any]) -> Any:
-    """Trees of the same shape as one, with a new first axis; leaves that are no arrays are left alone."""
+    """Trees of the same shape as one, with a new first axis; leaves that are no arrays are left alone.
+
+    Parameters
+    ----------
+    trees : trees of one structure.
+    """
     return jax.tree.map(
         lambda *leaves: jnp.stack(leaves) if eqx.is_array_like(leaves[0]) else leaves[0], *trees
     )

@@ -38,7 +38,15 @@ class FilterNet(eqx.Module):
 
 
 def filter_net(seed: int, alpha: float, widths: Sequence[int], stride: int) -> FilterNet:
-    """Uniform weights within one over the root of the inputs, first filters divided by alpha."""
+    """Uniform weights within one over the root of the inputs, first filters divided by alpha.
+
+    Parameters
+    ----------
+    seed : seed of the draw.
+    alpha : what the first filters are divided by.
+    widths : outputs of the convolutions.
+    stride : of the first convolution.
+    """
     rng = np.random.default_rng(seed)
     inputs = [SIDE * SIDE * COLORS, *(9 * width for width in widths[:-1])]
     shapes = [*zip(inputs, widths, strict=True), (widths[-1], CLASSES)]
@@ -54,6 +62,12 @@ def respond(network: FilterNet, images: jax.Array, reference: int | None = None)
     """The outputs `(n, 10)` for images `(n, 32, 32, 3)`.
 
     Normalization takes its moments over the first `reference` images, or over all of them.
+
+    Parameters
+    ----------
+    network : the convolutional network.
+    images : standardized, `(n, 32, 32, 3)`.
+    reference : number of leading images for the moments; all by default.
     """
     x = images
     for layer, (filters, scale, shift) in enumerate(
@@ -69,7 +83,12 @@ def respond(network: FilterNet, images: jax.Array, reference: int | None = None)
 
 
 def as_images(filters: Any) -> np.ndarray:
-    """First filters `(..., 675, width)` as pictures `(..., width, 15, 15, 3)`."""
+    """First filters `(..., 675, width)` as pictures `(..., width, 15, 15, 3)`.
+
+    Parameters
+    ----------
+    filters : weights of the first convolution.
+    """
     w = np.moveaxis(np.asarray(filters, dtype=float), -1, -2)
     return w.reshape(*w.shape[:-1], SIDE, SIDE, COLORS)
 
@@ -91,7 +110,13 @@ class ImageLoss(eqx.Module):
 
 
 def descent(steps: int, peak: float) -> optax.GradientTransformation:
-    """Nesterov's momentum with a rate that rises to its peak and falls to zero."""
+    """Nesterov's momentum with a rate that rises to its peak and falls to zero.
+
+    Parameters
+    ----------
+    steps : until the rate is zero again.
+    peak : highest rate.
+    """
     warm = max(1, round(_WARM * steps))
     pieces = [
         optax.linear_schedule(0.0, peak, warm),
@@ -103,7 +128,14 @@ def descent(steps: int, peak: float) -> optax.GradientTransformation:
 
 @eqx.filter_jit
 def accuracies(task: ImageLoss, networks: FilterNet, exams: Any) -> Any:
-    """On test and training images; the moments of normalization are those of some training images."""
+    """On test and training images; the moments of normalization are those of some training images.
+
+    Parameters
+    ----------
+    task : what standardizes the images.
+    networks : networks along one leading axis.
+    exams : images (bytes) and labels of the test set, and of the training set.
+    """
     known = task.standardized(exams[1][0][:_REFERENCE])
 
     def one(network: FilterNet) -> list[jax.Array]:

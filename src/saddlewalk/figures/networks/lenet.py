@@ -29,7 +29,13 @@ class LeNet(eqx.Module):
 
 
 def lenet(seed: int, alpha: float = 1.0) -> LeNet:
-    """He's start with zero biases, first layer divided by alpha and last one multiplied by it."""
+    """He's start with zero biases, first layer divided by alpha and last one multiplied by it.
+
+    Parameters
+    ----------
+    seed : seed of the draw.
+    alpha : what the first layer is divided by, and the last one multiplied by.
+    """
     rng = np.random.default_rng(seed)
     weights = [rng.normal(size=shape) * np.sqrt(2 / shape[0]) for shape in SHAPES]
     weights[0] /= alpha
@@ -40,7 +46,13 @@ def lenet(seed: int, alpha: float = 1.0) -> LeNet:
 
 
 def preactivations(network: LeNet, images: jax.Array) -> list[jax.Array]:
-    """What the four hidden layers see before their ReLU, and the outputs, for images `(n, 28, 28, 1)`."""
+    """What the four hidden layers see before their ReLU, and the outputs, for images `(n, 28, 28, 1)`.
+
+    Parameters
+    ----------
+    network : LeNet-5.
+    images : standardized.
+    """
     w, b = network.weights, network.biases
     first = patches(images, 5, pad=2) @ w[0] + b[0]
     x = jax.nn.relu(largest_of_four(first))  # as the pooled ReLU, with a quarter of the work
@@ -54,12 +66,24 @@ def preactivations(network: LeNet, images: jax.Array) -> list[jax.Array]:
 
 
 def respond(network: LeNet, images: jax.Array) -> jax.Array:
-    """The ten outputs, `(n, 10)`."""
+    """The ten outputs, `(n, 10)`.
+
+    Parameters
+    ----------
+    network : LeNet-5.
+    images : standardized, `(n, 28, 28, 1)`.
+    """
     return preactivations(network, images)[-1]
 
 
 def activation_patterns(network: LeNet, images: jax.Array) -> jax.Array:
-    """Which hidden neurons are active, `(n, 6508)`: each place of a feature map is one."""
+    """Which hidden neurons are active, `(n, 6508)`: each place of a feature map is one.
+
+    Parameters
+    ----------
+    network : LeNet-5.
+    images : standardized, `(n, 28, 28, 1)`.
+    """
     hidden = preactivations(network, images)[:-1]
     return jnp.concatenate([z.reshape(len(images), -1) > 0 for z in hidden], axis=1)
 
@@ -70,6 +94,11 @@ def lenet_kernel(network: LeNet, images: jax.Array) -> jax.Array:
     Equal to `network_kernel`, and quicker by the structure of the dense layers: their gradient is the
     product of what comes in and of the gradient of the bias, so the kernel is a product too and nine
     tenths of the parameters are never differentiated.
+
+    Parameters
+    ----------
+    network : LeNet-5.
+    images : standardized, `(n, 28, 28, 1)`.
     """
     convolutions, dense = network.weights[:2], network.weights[2:]
 
@@ -95,18 +124,35 @@ def _gram(slope: jax.Array) -> jax.Array:
 
 
 def cross_entropy(network: LeNet, batch: Any) -> jax.Array:
-    """Mean over images (bytes) and their labels."""
+    """Mean over images (bytes) and their labels.
+
+    Parameters
+    ----------
+    network : LeNet-5.
+    batch : images `(n, 28, 28)` and labels `(n,)`.
+    """
     images, labels = batch
     outputs = respond(network, standardized(images))
     return optax.softmax_cross_entropy_with_integer_labels(outputs, labels).mean()
 
 
 def standardized(images: jax.Array) -> jax.Array:
-    """Bytes `(n, 28, 28)` as inputs of the network, `(n, 28, 28, 1)`."""
+    """Bytes `(n, 28, 28)` as inputs of the network, `(n, 28, 28, 1)`.
+
+    Parameters
+    ----------
+    images : numbers from 0 to 255.
+    """
     return (images[..., None].astype(jnp.float32) - _MEAN) / _DEVIATION
 
 
 def success(network: LeNet, test: Any) -> dict[str, jax.Array]:
-    """Loss and accuracy on images (bytes) and their labels."""
+    """Loss and accuracy on images (bytes) and their labels.
+
+    Parameters
+    ----------
+    network : LeNet-5.
+    test : images `(n, 28, 28)` and labels `(n,)`.
+    """
     right = respond(network, standardized(test[0])).argmax(axis=1) == test[1]
     return {"loss": cross_entropy(network, test), "accuracy": jnp.mean(right)}

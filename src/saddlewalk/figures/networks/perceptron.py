@@ -20,7 +20,14 @@ Weights = tuple[jax.Array, ...]
 
 
 def perceptrons(alphas: Sequence[float], inputs: int, classes: int, seed: int) -> Weights:
-    """Layers `(alphas, fan in, fan out)`: one draw, its first layer / alpha and its readout * alpha."""
+    """Layers `(alphas, fan in, fan out)`: one draw, its first layer / alpha and its readout * alpha.
+
+    Parameters
+    ----------
+    alphas : of the cells.
+    inputs, classes : numbers of inputs and of outputs.
+    seed : seed of the draw.
+    """
     rng = np.random.default_rng([seed, 1])
     ends = [inputs] + [WIDTH] * HIDDEN + [classes]
     layers = [rng.normal(size=shape).astype(np.float32) for shape in itertools.pairwise(ends)]
@@ -30,21 +37,39 @@ def perceptrons(alphas: Sequence[float], inputs: int, classes: int, seed: int) -
 
 
 def logits(weights: Weights, x: jax.Array) -> jax.Array:
-    """One network on samples."""
+    """One network on samples.
+
+    Parameters
+    ----------
+    weights : the layers, `(fan in, fan out)` each.
+    x : samples `(n, inputs)`.
+    """
     for w in weights[:-1]:
         x = jax.nn.relu(x @ w / w.shape[0] ** 0.5)
     return x @ weights[-1] / weights[-1].shape[0]
 
 
 def class_loss(weights: Weights, data: Any) -> jax.Array:
-    """Mean cross-entropy on samples and their labels."""
+    """Mean cross-entropy on samples and their labels.
+
+    Parameters
+    ----------
+    weights : the layers, `(fan in, fan out)` each.
+    data : samples `(n, inputs)` and labels `(n,)`.
+    """
     x, labels = data
     return jnp.mean(optax.softmax_cross_entropy_with_integer_labels(logits(weights, x), labels))
 
 
 @jax.jit
 def accuracy(weights: Weights, x: jax.Array, labels: jax.Array) -> jax.Array:
-    """Of all networks, `(seeds, cells)`; the cells of a seed share its data `(seeds, samples, ...)`."""
+    """Of all networks, `(seeds, cells)`; the cells of a seed share its data `(seeds, samples, ...)`.
+
+    Parameters
+    ----------
+    weights : the layers, `(seeds, cells, fan in, fan out)` each.
+    x, labels : data of each seed.
+    """
 
     def one(weights: Weights, x: jax.Array, labels: jax.Array) -> jax.Array:
         return jnp.mean(jnp.argmax(logits(weights, x), axis=-1) == labels)

@@ -34,7 +34,12 @@ Runs = TypeVar("Runs", bound=SeedRuns)
 
 
 def joined(pieces: Sequence[Runs]) -> Runs:
-    """Runs with the same settings and other seeds, as one."""
+    """Runs with the same settings and other seeds, as one.
+
+    Parameters
+    ----------
+    pieces : runs of one kind.
+    """
     first = pieces[0]
     whole: dict[str, Any] = {
         name: np.concatenate([getattr(piece, name) for piece in pieces]) for name in first.by_seed

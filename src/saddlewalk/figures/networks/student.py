@@ -42,7 +42,15 @@ class Draw:
 
 
 def drawn(seed: int, dim: int, samples: int, hidden: int = HIDDEN, teacher: int = TEACHER) -> Draw:
-    """Teacher, student and inputs, in this order from one seed; rows are (w, a)."""
+    """Teacher, student and inputs, in this order from one seed; rows are (w, a).
+
+    Parameters
+    ----------
+    seed : seed of the draw.
+    dim : number of inputs.
+    samples : number of samples.
+    hidden, teacher : neurons of the student (an even number) and of the teacher.
+    """
     rng = np.random.default_rng(seed)
     wise = np.column_stack([on_sphere(rng, teacher, dim), rng.choice([-1.0, 1.0], teacher)])
     half = np.column_stack([on_sphere(rng, hidden // 2, dim), rng.choice([-1.0, 1.0], hidden // 2)])
@@ -51,16 +59,35 @@ def drawn(seed: int, dim: int, samples: int, hidden: int = HIDDEN, teacher: int 
 
 
 def on_sphere(rng: np.random.Generator, many: int, dim: int) -> np.ndarray:
-    """Random unit vectors."""
+    """Random unit vectors.
+
+    Parameters
+    ----------
+    rng : source of chance.
+    many : number of vectors.
+    dim : their dimension.
+    """
     x = rng.normal(size=(many, dim))
     return x / np.linalg.norm(x, axis=1, keepdims=True)
 
 
 def respond(theta: Float[Array, "h size"], x: Float[Array, "n d"]) -> Float[Array, " n"]:
-    """The student's answers."""
+    """The student's answers.
+
+    Parameters
+    ----------
+    theta : the student, one row (w, a) a neuron.
+    x : inputs `(n, d)`.
+    """
     return jax.nn.relu(x @ theta[:, :-1].T) @ theta[:, -1]
 
 
 def squared_error(theta: Array, data: tuple[Array, Array]) -> Array:
-    """Mean squared error."""
+    """Mean squared error.
+
+    Parameters
+    ----------
+    theta : the student, one row (w, a) a neuron.
+    data : inputs `(n, d)` and answers `(n,)`.
+    """
     return jnp.mean((respond(theta, data[0]) - data[1]) ** 2)

@@ -60,7 +60,13 @@ _SHOWN = 24
 
 
 def smoothness(filters: Any, kernel: np.ndarray = KERNEL) -> np.ndarray:
-    """Squared norm of filters `(..., 15, 15)` at unit norm, convolved with a kernel (the valid part)."""
+    """Squared norm of filters `(..., 15, 15)` at unit norm, convolved with a kernel (the valid part).
+
+    Parameters
+    ----------
+    filters : of one color each.
+    kernel : of 3 x 3.
+    """
     w = np.asarray(filters, dtype=float)
     w = w / np.linalg.norm(w, axis=(-2, -1), keepdims=True)
     high, wide = (length - 2 for length in w.shape[-2:])
@@ -112,9 +118,14 @@ def filter_runs(
 
     Parameters
     ----------
+    alphas : what the first filters are divided by.
+    seeds : of the starts; the first is that of the batches, too.
     widths : outputs of the convolutions; each halves the picture, which `stride` divides first.
+    stride : of the first convolution.
     images : of the training set, or as many as there are.
     tested : images on which accuracies are taken, of the training and of the test set.
+    batch_size : images of one step.
+    steps : of the training, rounded to a multiple of `looks`.
     looks : checkpoints after the start, equally far from each other.
     peak : highest rate.
     """
@@ -189,12 +200,21 @@ def figure_5b(full: bool = False) -> FigureResult:
 
     The reduced run has 16 filters, 1,000 images, 3 values of alpha and 2 seeds; the full one (for a GPU)
     64 filters at every pixel, all images that are on the machine, 5 values and 4 seeds.
+
+    Parameters
+    ----------
+    full : the full run.
     """
     return figure_of(filter_runs(**(FULL if full else REDUCED)))
 
 
 def figure_of(runs: FilterRuns) -> FigureResult:
-    """The figure and its claims from runs made here or elsewhere."""
+    """The figure and its claims from runs made here or elsewhere.
+
+    Parameters
+    ----------
+    runs : what `filter_runs` gave.
+    """
     return FigureResult(
         "rich-5b",
         f"filters of 15 x 15 on {runs.images:,} images of CIFAR-10, divided by alpha at the start "
@@ -253,7 +273,12 @@ def _draw(runs: FilterRuns) -> Any:
 
 
 def mosaic(filters: np.ndarray) -> np.ndarray:
-    """Filters `(n, 15, 15, 3)` side by side as one picture; gray is zero."""
+    """Filters `(n, 15, 15, 3)` side by side as one picture; gray is zero.
+
+    Parameters
+    ----------
+    filters : with values from -1 to 1.
+    """
     rows = -(-len(filters) // _COLUMNS)
     picture = np.ones((rows * (SIDE + 1), _COLUMNS * (SIDE + 1), COLORS))
     for k, one in enumerate(filters):

@@ -83,6 +83,10 @@ def figure_5d(full: bool = False) -> FigureResult:
     In small: p = 43, width 32, tau = 1, 70% of the pairs for training, and weight decay. In full: without
     weight decay, as in the named code, and with a little, for without it two of three networks do not grok
     within the paper's 30,000 steps.
+
+    Parameters
+    ----------
+    full : the full run.
     """
     if not full:
         return grok_figure(grok(**SMALL))
@@ -90,7 +94,13 @@ def figure_5d(full: bool = False) -> FigureResult:
 
 
 def grok_figure(runs: GrokRuns, plain: GrokRuns | None = None) -> FigureResult:
-    """Picture and claims of runs that were made before; `plain` ones had no weight decay."""
+    """Picture and claims of runs that were made before; `plain` ones had no weight decay.
+
+    Parameters
+    ----------
+    runs : what `grok` gave.
+    plain : the same without weight decay, for one more claim.
+    """
     return FigureResult(
         "rich-5d",
         "small embeddings shorten the time to grokking",
@@ -123,7 +133,19 @@ def grok(
     """Train all cells and seeds at once and look at both accuracies every few steps.
 
     A seed draws the network, the part of the pairs to train on and the batches; its cells share them.
-    `weight_decay` is decoupled (AdamW).
+
+    Parameters
+    ----------
+    alphas : what embeddings are divided by.
+    taus : what logits are multiplied by; learning rates are divided by their square.
+    seeds : one a repetition.
+    steps : of the training.
+    p : the modulus.
+    dim : width of the decoder; a multiple of the number of heads.
+    part : part of the pairs to train on.
+    batch : pairs of one step, or as many as there are.
+    weight_decay : decoupled (AdamW).
+    every : steps from one look to the next.
     """
     cells = [(alpha, tau) for alpha in alphas for tau in taus]
     own = list(seeds)
@@ -153,7 +175,14 @@ def grok(
 
 
 def pairs(p: int, part: float, seed: int) -> tuple[tuple[np.ndarray, ...], tuple[np.ndarray, ...]]:
-    """Tokens `(n, 4)` of `a o b =` and answers a b modulo p, a part of all pairs and the rest."""
+    """Tokens `(n, 4)` of `a o b =` and answers a b modulo p, a part of all pairs and the rest.
+
+    Parameters
+    ----------
+    p : the modulus.
+    part : part of the pairs to train on.
+    seed : seed of the split.
+    """
     a, b = (axis.ravel() for axis in np.meshgrid(np.arange(p), np.arange(1, p), indexing="ij"))
     tokens = np.stack([a, np.full_like(a, p + 1), b, np.full_like(a, p)], axis=1)
     order = np.random.default_rng([seed, 2]).permutation(len(a))

@@ -71,6 +71,10 @@ def figure_5c(full: bool = False) -> FigureResult:
 
     In small: half of the seeds, no training set of more than 1/16 of the data, 5,000 test data.
     Hierarchy, network, alphas and epochs are the paper's.
+
+    Parameters
+    ----------
+    full : with all sizes, seeds and test data.
     """
     runs = (
         hierarchy_accuracy() if full else hierarchy_accuracy(parts=PARTS[:4], seeds=3, tested=5000)
@@ -79,7 +83,12 @@ def figure_5c(full: bool = False) -> FigureResult:
 
 
 def hierarchy_figure(runs: HierarchyRuns) -> FigureResult:
-    """Picture and claims of runs that were made before, at once or size by size."""
+    """Picture and claims of runs that were made before, at once or size by size.
+
+    Parameters
+    ----------
+    runs : what `hierarchy_accuracy` gave.
+    """
     seeds = runs.test.shape[1]
     mean = runs.test.mean(axis=1)
     at = runs.sizes[runs.middle]
@@ -135,7 +144,15 @@ def hierarchy_accuracy(
 
     A seed draws the rules, the data and the network. Its alphas share all of them, and its smaller training
     sets are the beginning of the larger ones, whatever the sizes: runs of single sizes can be joined.
-    `hierarchy` are settings of `random_hierarchy`.
+
+    Parameters
+    ----------
+    alphas : what the first layer is divided by, and the readout multiplied by.
+    parts : sizes of the training sets, as parts of all data.
+    seeds : number of repetitions.
+    epochs : of each training.
+    tested : number of test data.
+    **hierarchy : settings of `random_hierarchy`.
     """
     models = [random_hierarchy(**hierarchy, seed=seed) for seed in range(seeds)]
     sizes = tuple(round(part * models[0].total) for part in parts)
@@ -155,7 +172,14 @@ def hierarchy_accuracy(
 def size_needed(
     sizes: Sequence[int], accuracy: np.ndarray | Sequence[float], level: float = THRESHOLD
 ) -> float:
-    """Where a curve first reaches a level, on a line between logarithms of sizes; infinite if nowhere."""
+    """Where a curve first reaches a level, on a line between logarithms of sizes; infinite if nowhere.
+
+    Parameters
+    ----------
+    sizes : of the training sets, rising.
+    accuracy : at each of them.
+    level : accuracy that is wanted.
+    """
     reached = np.flatnonzero(np.asarray(accuracy) >= level)
     if len(reached) == 0:
         return np.inf

@@ -92,8 +92,12 @@ def lenet_runs(
 
     Parameters
     ----------
+    alphas : what the first layer is divided by, and the last one multiplied by.
+    seeds : of the starts and of the images; the first is that of the batches, too.
     optimizer : "adam" or "sgd".
-    steps : checkpoints are at 0, 1, 2, 5, 10, 20, ... and at the last step.
+    rate : learning rate.
+    steps : of the training; checkpoints are at 0, 1, 2, 5, 10, 20, ... and at the last.
+    batch_size : images of one step.
     images : of the training set, drawn anew for each seed.
     measured : training images on which the kernel and the activations are taken.
     tested : test images of the loss and the accuracy.
@@ -124,6 +128,10 @@ def checkpoints(steps: int) -> tuple[list[int], list[int]]:
     """Steps to measure at, 1 2 5 10 20 ..., and all steps to stop at.
 
     The stops between are 1, 10, 100, ... apart, since every new distance compiles a new program.
+
+    Parameters
+    ----------
+    steps : number of the last step.
     """
     powers = [10**k for k in range(len(str(steps)))]
     wanted = sorted({0, steps} | {m * p for p in powers for m in (1, 2, 5) if m * p <= steps})
@@ -180,17 +188,32 @@ def figure_5a(full: bool = False) -> FigureResult:
 
     The reduced run has 2,000 images of MNIST, 3 values of alpha, 2 seeds and 16 times smaller batches;
     the full one (for a GPU) all of MNIST, 5 values, 8 seeds and 85 of the paper's 500 epochs.
+
+    Parameters
+    ----------
+    full : the full run.
     """
     return figure_of({name: lenet_runs(**settings(name, full)) for name in OPTIMIZERS})
 
 
 def settings(optimizer: str, full: bool) -> dict[str, Any]:
-    """What `lenet_runs` is called with for one of the two optimizers."""
+    """What `lenet_runs` is called with for one of the two optimizers.
+
+    Parameters
+    ----------
+    optimizer : "adam" or "sgd".
+    full : of the full run; else of the reduced one.
+    """
     return {**(FULL if full else REDUCED), "optimizer": optimizer, "rate": RATES[full][optimizer]}
 
 
 def figure_of(runs: dict[str, LeNetRuns]) -> FigureResult:
-    """The figure and its claims from runs by optimizer, made here or elsewhere."""
+    """The figure and its claims from runs by optimizer, made here or elsewhere.
+
+    Parameters
+    ----------
+    runs : what `lenet_runs` gave, by optimizer.
+    """
     some = next(iter(runs.values()))
     seeds = some.kernel.shape[0]
     epochs = some.steps[-1] / some.epoch

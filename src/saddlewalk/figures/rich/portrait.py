@@ -22,13 +22,24 @@ REDUCED = Grid(
 
 
 def figure_1b(full: bool = False) -> FigureResult:
-    """Test error and kernel distance over scale and balance; `full`: the paper's grid, seeds and steps."""
+    """Test error and kernel distance over scale and balance; `full`: the paper's grid, seeds and steps.
+
+    Parameters
+    ----------
+    full : the paper's grid, seeds and steps; else a reduced grid.
+    """
     grid = Grid() if full else REDUCED
     return portrait_figure(portrait(grid), grid)
 
 
 def portrait_figure(measured: Portrait, grid: Grid) -> FigureResult:
-    """The picture and the claims of Fig 1b, from measured numbers."""
+    """The picture and the claims of Fig 1b, from measured numbers.
+
+    Parameters
+    ----------
+    measured : what `portrait` gave.
+    grid : what it was measured on.
+    """
     mean = {name: values.mean(axis=1) for name, values in measured.items()}
     test, kernel = mean["test"], mean["kernel"]
     balanced = int(np.argmin(np.abs(np.array(grid.deltas))))
@@ -89,13 +100,24 @@ def _place(cell: Any, grid: Grid) -> tuple[float, float]:
 
 
 def figure_supporting(full: bool = False) -> FigureResult:
-    """Hamming and parameter distance and the training loss on the same grid."""
+    """Hamming and parameter distance and the training loss on the same grid.
+
+    Parameters
+    ----------
+    full : the paper's grid, seeds and steps; else a reduced grid.
+    """
     grid = Grid() if full else REDUCED
     return supporting_figure(portrait(grid), grid)
 
 
 def supporting_figure(measured: Portrait, grid: Grid) -> FigureResult:
-    """The picture and the claims of the supporting figure, from measured numbers."""
+    """The picture and the claims of the supporting figure, from measured numbers.
+
+    Parameters
+    ----------
+    measured : what `portrait` gave.
+    grid : what it was measured on.
+    """
     mean = {name: values.mean(axis=1)[-1] for name, values in measured.items()}
     balanced = int(np.argmin(np.abs(np.array(grid.deltas))))
     hamming, moved = mean["hamming"], mean["parameters"]

@@ -47,7 +47,12 @@ Portrait = dict[str, Float[np.ndarray, "steps seeds taus deltas"]]
 @functools.lru_cache(maxsize=1)  # two figures show the same grid
 @in_float64
 def portrait(grid: Grid) -> Portrait:
-    """Train every cell and every seed at once, and measure them at the grid's steps."""
+    """Train every cell and every seed at once, and measure them at the grid's steps.
+
+    Parameters
+    ----------
+    grid : scales, balances, seeds, steps and sizes.
+    """
     draws = [drawn(seed, grid.dim, grid.samples) for seed in grid.seeds]
     start = jnp.asarray([[given.start(*cell) for cell in grid.cells] for given in draws])
     data = jnp.asarray([given.x for given in draws]), jnp.asarray([given.y for given in draws])

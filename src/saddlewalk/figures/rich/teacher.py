@@ -50,7 +50,13 @@ class Corner:
 
 @in_float64
 def corner(tau: float, delta: float, neurons: int = HIDDEN) -> Corner:
-    """Gradient flow of a student in the plane, as long as the paper's million steps."""
+    """Gradient flow of a student in the plane, as long as the paper's million steps.
+
+    Parameters
+    ----------
+    tau, delta : scale and balance of the neurons at the start.
+    neurons : of the student: the first so many.
+    """
     task, given = _plane()
     units = Dense(neurons, "relu")
     path = train(

@@ -33,7 +33,12 @@ _STRETCHED = ((1, 0), (0, 2))
 
 
 def panels_1(samples: int = SAMPLES) -> dict[str, Panel]:
-    """Six architectures with two layers."""
+    """Six architectures with two layers.
+
+    Parameters
+    ----------
+    samples : of each task that is drawn.
+    """
     square = ACTIVATIONS["quadratic"]
     return {
         "B": Panel("linear", identity_map(samples), Dense(50, "linear"), 1e-6, 40),
@@ -48,7 +53,12 @@ def panels_1(samples: int = SAMPLES) -> dict[str, Panel]:
 
 
 def figure_1(samples: int = SAMPLES) -> FigureResult:
-    """Loss and first-layer weights of six architectures that learn one unit at a time."""
+    """Loss and first-layer weights of six architectures that learn one unit at a time.
+
+    Parameters
+    ----------
+    samples : of each task that is drawn.
+    """
     runs = {letter: run(panel) for letter, panel in panels_1(samples).items()}
     return FigureResult(
         "saddle-1",
@@ -82,6 +92,11 @@ def panels_4(samples: int = SAMPLES, sequences: int = 1024) -> dict[str, Panel]:
     """Other activations, by the order of their first term: 0 (A, B), 1 (C, D), 2 (E, F), 3 (G, H).
 
     The paper does not say which functions E and H are.
+
+    Parameters
+    ----------
+    samples : of each task of the dense networks.
+    sequences : samples of the task of the attention.
     """
 
     def of_order(
@@ -105,7 +120,12 @@ def panels_4(samples: int = SAMPLES, sequences: int = 1024) -> dict[str, Panel]:
 
 
 def panels_5(samples: int = SAMPLES) -> dict[str, Panel]:
-    """Deep networks; the widths of second layers and how targets are split are not in the paper."""
+    """Deep networks; the widths of second layers and how targets are split are not in the paper.
+
+    Parameters
+    ----------
+    samples : of each task that is drawn.
+    """
     square = teacher(ACTIVATIONS["quadratic"], _AXES, samples, split=True)
     linear, relu = Dense(50, "linear"), Dense(50, "relu")
     kernels = {name: Convolution(50, activation=name) for name in ("linear", "relu")}
@@ -144,7 +164,13 @@ def panels_5(samples: int = SAMPLES) -> dict[str, Panel]:
 
 
 def figure_4(samples: int = 2048, letters: str = "ABCDEFGH") -> FigureResult:
-    """Other activations: what their first term says about the first plateau, and after it."""
+    """Other activations: what their first term says about the first plateau, and after it.
+
+    Parameters
+    ----------
+    samples : of each task of the dense networks.
+    letters : panels that are run.
+    """
     runs = {k: run(panel) for k, panel in panels_4(samples).items() if k in letters}
     first = [k for k in "CD" if k in runs]
     higher = [k for k in "EFGH" if k in runs]
@@ -176,7 +202,13 @@ def figure_4(samples: int = 2048, letters: str = "ABCDEFGH") -> FigureResult:
 
 
 def figure_5(samples: int = 2048, letters: str = "ABCDEF") -> FigureResult:
-    """Deep networks: the first hidden layer takes up one unit at a time, as with two layers."""
+    """Deep networks: the first hidden layer takes up one unit at a time, as with two layers.
+
+    Parameters
+    ----------
+    samples : of each task that is drawn.
+    letters : panels that are run.
+    """
     runs = {k: run(panel) for k, panel in panels_5(samples).items() if k in letters}
     words = {"AB": ("dependent", "Eq 7"), "CD": ("proportional", "Eq 6"), "EF": ("zero", "Eq 5")}
     pairs = {"".join(k for k in pair if k in runs): said for pair, said in words.items()}

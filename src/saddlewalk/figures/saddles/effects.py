@@ -89,7 +89,12 @@ def figure_2() -> FigureResult:
 
 
 def power_law(exponent: float) -> np.ndarray:
-    """Three singular values n^-exponent that add up to 1."""
+    """Three singular values n^-exponent that add up to 1.
+
+    Parameters
+    ----------
+    exponent : 0 for equal values.
+    """
     values = np.arange(1, 4.0) ** -exponent
     return values / values.sum()
 
@@ -134,7 +139,14 @@ def _low_rank(rank: int) -> Trajectory:
 
 
 def width_study(kind: str, width: int, seed: int) -> dict[str, float]:
-    """A cell of the study of the width, for sweeps: how often the loss jumps, first and last."""
+    """A cell of the study of the width, for sweeps: how often the loss jumps, first and last.
+
+    Parameters
+    ----------
+    kind : "linear" (two linear layers) or "attention" (linear attention, in context).
+    width : number of units.
+    seed : seed of the start.
+    """
     times = jump_times(_run(kind, 1.0, width, seed=seed))
     return {"last_jump": times[-1], "first_jump": times[0], "jumps": len(times)}
 

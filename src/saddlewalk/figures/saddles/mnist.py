@@ -55,7 +55,13 @@ class PairRun:
 
 @in_float64
 def figure_3(pairs: tuple[tuple[int, int], ...] = PAIRS, steps: int = STEPS) -> FigureResult:
-    """SGD from a tiny start: two plateaus, two drops, two singular values."""
+    """SGD from a tiny start: two plateaus, two drops, two singular values.
+
+    Parameters
+    ----------
+    pairs : pairs of digits; pairs of `PAIRS`.
+    steps : of SGD.
+    """
     data = {pair: digits(pair) for pair in pairs}
     rows = {pair: governing_values(task) for pair, task in data.items()}
     runs = {
@@ -90,7 +96,12 @@ def figure_3(pairs: tuple[tuple[int, int], ...] = PAIRS, steps: int = STEPS) -> 
 
 @in_float64
 def table_1(pairs: tuple[tuple[int, int], ...] = PAIRS) -> FigureResult:
-    """Singular values that govern the two plateaus of a linear network on pairs of digits."""
+    """Singular values that govern the two plateaus of a linear network on pairs of digits.
+
+    Parameters
+    ----------
+    pairs : pairs of digits; pairs of `PAIRS`.
+    """
     rows = {pair: governing_values(digits(pair)) for pair in pairs}
     printed = {key: [row[PAIRS.index(pair)] for pair in pairs] for key, row in TABLE.items()}
     return FigureResult(
@@ -162,7 +173,12 @@ def _claims_of_runs(runs: dict[str, dict[Any, PairRun]]) -> list[Claim]:
 
 
 def digits(pair: tuple[int, int]) -> Samples:
-    """All training images of two digits, pixels in [0, 1], with one-hot targets."""
+    """All training images of two digits, pixels in [0, 1], with one-hot targets.
+
+    Parameters
+    ----------
+    pair : two digits.
+    """
     arrays = load_public("mnist")
     labels = arrays["y_train"]
     rows = np.flatnonzero(np.isin(labels, pair))
@@ -175,6 +191,10 @@ def governing_values(task: Samples) -> tuple[float, float, float]:
 
     The second is the norm of (I - e e^T) Sigma_yx with e of the first mode of
     Sigma_yx Sigma_xx^-1 Sigma_yx^T; pixels that are never on are left out.
+
+    Parameters
+    ----------
+    task : what is learned.
     """
     seen = Covariances.of(compress(task))
     e = np.linalg.svd(seen.target, full_matrices=False)[0][:, 0]

@@ -66,7 +66,12 @@ class Run:
 
 @in_float64
 def run(panel: Panel) -> Run:
-    """Train a panel's network and find its plateaus."""
+    """Train a panel's network and find its plateaus.
+
+    Parameters
+    ----------
+    panel : what is trained.
+    """
     problem = Problem(panel.task, panel.units)
     start = small_start(problem, panel.eps, panel.seed)
     path = train(
@@ -85,12 +90,25 @@ def run(panel: Panel) -> Run:
 
 
 def small_start(problem: Problem, eps: float, seed: int) -> np.ndarray:
-    """Independent weights N(0, eps^2)."""
+    """Independent weights N(0, eps^2).
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    eps : standard deviation.
+    seed : seed of the draw.
+    """
     return eps * np.random.default_rng(seed).normal(size=(problem.width, problem.size))
 
 
 def jump_times(path: Trajectory, below: float = np.inf) -> list[float]:
-    """Times of the jumps, from when the loss is below some value: large weights start far above."""
+    """Times of the jumps, from when the loss is below some value: large weights start far above.
+
+    Parameters
+    ----------
+    path : a simulation.
+    below : loss under which jumps begin to count.
+    """
     curve = loss_curve(path)
     keep = slice(int(np.argmax(curve.loss < below)), None)
     kept = LossCurve.of(curve.time[keep], curve.loss[keep], curve.rate[keep])
@@ -98,7 +116,13 @@ def jump_times(path: Trajectory, below: float = np.inf) -> list[float]:
 
 
 def draw_panels(runs: list[Run], columns: int) -> Any:
-    """Each panel's loss above, and its first-layer weights after the first drop and at the end."""
+    """Each panel's loss above, and its first-layer weights after the first drop and at the end.
+
+    Parameters
+    ----------
+    runs : the panels.
+    columns : panels beside each other.
+    """
     rows = -(-len(runs) // columns)
     with draw.styled():
         figure = blank_figure(3.6 * columns, 4.2 * rows)
@@ -140,19 +164,37 @@ def _draw_panel(box: Any, one: Run) -> None:
 
 
 def gaussian(covariance: Any, samples: int, seed: int = 0) -> np.ndarray:
-    """Gaussian inputs."""
+    """Gaussian inputs.
+
+    Parameters
+    ----------
+    covariance : of the inputs, `(d, d)`.
+    samples : how many.
+    seed : seed of the draw.
+    """
     matrix = np.asarray(covariance, dtype=float)
     return np.random.default_rng(seed).multivariate_normal(np.zeros(len(matrix)), matrix, samples)
 
 
 def identity_map(samples: int = SAMPLES) -> Samples:
-    """y = x for correlated inputs (the paper does not print its W*)."""
+    """y = x for correlated inputs (the paper does not print its W*).
+
+    Parameters
+    ----------
+    samples : how many.
+    """
     x = gaussian([[1, 1], [1, 4]], samples)
     return from_arrays(x, x, name="linear map")
 
 
 def patches(samples: int = SAMPLES, split: bool = False) -> Samples:
-    """A linear map of four inputs, as one number or as one a patch."""
+    """A linear map of four inputs, as one number or as one a patch.
+
+    Parameters
+    ----------
+    samples : how many.
+    split : one output a patch; else their sum.
+    """
     x = gaussian(np.diag([1, 1, 2, 1]), samples)
     return from_arrays(x, _convolved(x, split), name="patches")
 
@@ -163,7 +205,12 @@ def two_points() -> Samples:
 
 
 def four_points(split: bool = False) -> Samples:
-    """Four orthogonal points in two patches."""
+    """Four orthogonal points in two patches.
+
+    Parameters
+    ----------
+    split : one output a patch; else their sum.
+    """
     x = np.diag([2, 2, 2 * np.sqrt(2), 2])
     return from_arrays(x, _convolved(x, split), name="four points")
 
@@ -174,14 +221,28 @@ def _convolved(x: np.ndarray, split: bool) -> np.ndarray:
 
 
 def tokens(samples: int = SAMPLES, products: bool = True) -> Samples:
-    """Linear regression in context."""
+    """Linear regression in context.
+
+    Parameters
+    ----------
+    samples : number of contexts.
+    products : as in `in_context_tokens`.
+    """
     return in_context_tokens(2, 32, samples, products=products)
 
 
 def teacher(
     activation: Any, directions: Any, samples: int = SAMPLES, split: bool = False
 ) -> Samples:
-    """Two units of the same kind as those that learn, added up or one an output."""
+    """Two units of the same kind as those that learn, added up or one an output.
+
+    Parameters
+    ----------
+    activation : of the teacher's units.
+    directions : their incoming weights, one row a unit.
+    samples : how many.
+    split : one output a unit; else their sum.
+    """
     x = gaussian(np.eye(2), samples)
     answers = np.asarray(activation(x @ np.asarray(directions, dtype=float).T))
     return from_arrays(x, answers if split else answers.sum(axis=1), name="teacher")

@@ -23,7 +23,12 @@ _END = {"no skip": 4e4, "skip 1": 800.0, "skip 2": 60.0}
 
 
 def figure_6(width: int = 50) -> FigureResult:
-    """Loss of linear and ReLU networks with four layers: the more is skipped, the faster."""
+    """Loss of linear and ReLU networks with four layers: the more is skipped, the faster.
+
+    Parameters
+    ----------
+    width : units of each hidden layer.
+    """
     runs = {name: {skip: _run(name, skip, width) for skip in SKIPS} for name in ("linear", "relu")}
     first = {name: [jump_times(path)[0] for path in each.values()] for name, each in runs.items()}
     counts = {

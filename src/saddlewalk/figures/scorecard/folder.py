@@ -160,7 +160,15 @@ def _data_here() -> list[tuple[str, int]]:
 
 
 def is_finished(entry: Entry, out: Path, full: bool, made_with: str) -> bool:
-    """Whether there is a result of at least the size that is asked for."""
+    """Whether there is a result of at least the size that is asked for.
+
+    Parameters
+    ----------
+    entry : the figure or table.
+    out : folder of the results.
+    full : whether the full size is asked for.
+    made_with : code and data by which the result must have been made.
+    """
     if entry.drawing:
         return True
     record = _stored(entry, out, made_with)
@@ -209,7 +217,13 @@ def _differs(entry: Entry, record: Record) -> str:
 
 
 def started_file(out: Path, name: str) -> Path:
-    """A file that is there while an entry runs, and after it was killed."""
+    """A file that is there while an entry runs, and after it was killed.
+
+    Parameters
+    ----------
+    out : folder of the results.
+    name : of the entry.
+    """
     return out / f".{name}.started"
 
 
@@ -218,7 +232,14 @@ def _error_file(out: Path, name: str) -> Path:
 
 
 def keep_error(out: Path, name: str, error: BaseException) -> str:
-    """Why an entry could not be made, kept beside it: a result that was there before stays."""
+    """Why an entry could not be made, kept beside it: a result that was there before stays.
+
+    Parameters
+    ----------
+    out : folder of the results.
+    name : of the entry.
+    error : what went wrong.
+    """
     reason = (
         str(error)
         if isinstance(error, InputError)
@@ -231,13 +252,24 @@ def keep_error(out: Path, name: str, error: BaseException) -> str:
 
 
 def forget_error(out: Path, name: str) -> None:
-    """It could be made after all."""
+    """It could be made after all.
+
+    Parameters
+    ----------
+    out : folder of the results.
+    name : of the entry.
+    """
     _error_file(out, name).unlink(missing_ok=True)
 
 
 @contextmanager
 def locked(out: Path) -> Iterator[None]:
-    """The folder, made if it is not there, for this run alone, and no drafts of killed ones in it."""
+    """The folder, made if it is not there, for this run alone, and no drafts of killed ones in it.
+
+    Parameters
+    ----------
+    out : folder of the results.
+    """
     if out.exists() and not out.is_dir():
         raise InputError(f"{out} is a file; results need a folder.")
     try:

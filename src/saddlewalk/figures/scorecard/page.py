@@ -19,7 +19,13 @@ section { margin: 2.5rem 0; }
 
 
 def page_of(summary: str, records: Iterable[Record]) -> str:
-    """The whole page, from the card in a line and what is known of each entry."""
+    """The whole page, from the card in a line and what is known of each entry.
+
+    Parameters
+    ----------
+    summary : the card in a line.
+    records : of all entries.
+    """
     known = list(records)
     body = [
         "<h1>saddlewalk: does it reproduce the papers?</h1>",

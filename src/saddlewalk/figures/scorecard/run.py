@@ -56,7 +56,7 @@ def reproduce(
     workers : processes that work at the same time.
     rerun : run finished entries, too.
     on_entry : is called with the name and the record of each entry when it ends.
-    old : names of arguments before version 0.2, which are refused with the new ones.
+    **old : names of arguments before version 0.2, which are refused with the new ones.
     """
     _refuse_old_names(old)
     out, made_with = Path(folder), origin()

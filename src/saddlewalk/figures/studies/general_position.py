@@ -112,7 +112,14 @@ def general_position() -> FigureResult:
 
 
 def gaussian_design(condition: float, seed: int, samples: int = 24, dim: int = 6) -> Samples:
-    """Inputs whose covariance has eigenvalues from 1 to 1/condition in a random basis, no noise."""
+    """Inputs whose covariance has eigenvalues from 1 to 1/condition in a random basis, no noise.
+
+    Parameters
+    ----------
+    condition : largest eigenvalue over the smallest.
+    seed : seed of the draw.
+    samples, dim : numbers of samples and of inputs.
+    """
     rng = np.random.default_rng([seed, 7])
     left = np.linalg.qr(rng.normal(size=(samples, dim)))[0]
     basis = np.linalg.qr(rng.normal(size=(dim, dim)))[0]

@@ -34,7 +34,13 @@ _ROUNDING = 1e-12
 
 
 def neuron_potential(beta: Any, delta: float) -> Any:
-    r"""Theorem 1, for rates 1: :math:`\Psi_\delta = \frac13 (\kappa - 2\delta) \sqrt{\kappa + \delta}`."""
+    r"""Theorem 1, for rates 1: :math:`\Psi_\delta = \frac13 (\kappa - 2\delta) \sqrt{\kappa + \delta}`.
+
+    Parameters
+    ----------
+    beta : the map, `(d,)`, or many `(..., d)`.
+    delta : conserved balance of the layers.
+    """
     size = np.linalg.norm(np.asarray(beta, dtype=float), axis=-1)
     kappa = np.hypot(delta, 2 * size)
     # kappa + delta without cancellation downstream
@@ -43,7 +49,14 @@ def neuron_potential(beta: Any, delta: float) -> Any:
 
 
 def neuron_bias(beta: Any, start: Any, delta: float) -> Any:
-    """Theorem 1: what gradient flow from the map `start` minimizes among the maps that fit."""
+    """Theorem 1: what gradient flow from the map `start` minimizes among the maps that fit.
+
+    Parameters
+    ----------
+    beta : the map, `(d,)`, or many `(..., d)`.
+    start : the map beta_0 at the start, `(d,)`; not zero.
+    delta : conserved balance of the layers.
+    """
     first, size = _start(start)
     _, w = layer_norms(size, delta)
     return neuron_potential(beta, delta) - math.sqrt(2) * w * (np.asarray(beta) @ (first / size))
@@ -61,6 +74,13 @@ def neuron_limit(
 
     `sign` is that of a at the end. Upstream and balanced it is that of the start. Downstream a may change it
     (Theorem 1 supposes that it does not), and it must be given: for white inputs `Neuron.basin` knows it.
+
+    Parameters
+    ----------
+    X, y : inputs `(n, d)` and targets `(n,)`.
+    a, w : the weights at the start: a number, and `(d,)`.
+    rates : learning rates of a and of w.
+    sign : of a at the end, 1 or -1; needed downstream.
     """
     least, null = _solutions(X, y)
     w, a = finite_numbers("w", w), float(finite_numbers("a", a))
@@ -90,6 +110,12 @@ def line_limit(X: Any, y: Any, start: Any, delta: float) -> Vector:
     r"""The paper's closed form where the maps that fit are a line, :math:`\beta_\dagger + \alpha v`; rates 1.
 
     .. math:: \alpha = k \sqrt{m + \sqrt{m^2 + \|\beta_\dagger\|^2}}, \qquad m = (k^2 + \delta)/2
+
+    Parameters
+    ----------
+    X, y : inputs `(n, d)` of rank d - 1, and targets `(n,)`.
+    start : the map beta_0 at the start, `(d,)`; not zero.
+    delta : conserved balance of the layers.
     """
     least, null = _solutions(X, y)
     if null.shape[1] != 1:
@@ -109,6 +135,12 @@ def deep_bias(beta: Any, start: Any, depth: int) -> Any:
     For square layers of equal rates, balanced at the start (delta -> 0), while the map is never zero.
 
     .. math:: Q(\beta) = \tfrac{L+1}{L+2} \|\beta\|^{(L+2)/(L+1)} - \|\beta_0\|^{-L/(L+1)} \beta_0^\top \beta
+
+    Parameters
+    ----------
+    beta : the map, `(d,)`, or many `(..., d)`.
+    start : the map beta_0 at the start, `(d,)`; not zero.
+    depth : number L of hidden layers.
     """
     (first, length), map_ = _start(start), np.asarray(beta, dtype=float)
     size = np.linalg.norm(map_, axis=-1)
@@ -121,6 +153,12 @@ def deep_limit(X: Any, y: Any, start: Any, depth: int) -> Vector:
 
     The part k of :math:`\|\beta\|^{-L/(L+1)} \beta` in the null space is kept, so the length r solves
     :math:`r^2 - \|k\|^2 r^{2L/(L+1)} = \|\beta_\dagger\|^2`.
+
+    Parameters
+    ----------
+    X, y : inputs `(n, d)` and targets `(n,)`.
+    start : the map beta_0 at the start, `(d,)`; not zero.
+    depth : number L of hidden layers; at least 1.
     """
     if int(depth) != depth or depth < 1:
         raise InputError(f"The number of hidden layers must be at least 1; got {depth}.")
@@ -148,6 +186,11 @@ def hyperbolic_entropy(x: Any, delta: float) -> Any:
               \qquad q_\delta'' = 1/\sqrt{4x^2 + \delta^2}
 
     It grows like :math:`|x|` for small delta (rich) and like :math:`x^2` for large delta (lazy).
+
+    Parameters
+    ----------
+    x : a singular value of the map, or many.
+    delta : conserved balance of the layers; not zero.
     """
     if delta == 0:
         raise InputError("The hyperbolic entropy needs a delta that is not zero.")
@@ -161,6 +204,12 @@ def singular_value_rate(values: Any, slopes: Any, delta: float) -> Any:
     r"""Lemma 10: :math:`\dot\lambda_i = -\sqrt{\delta^2 + 4\lambda_i^2}\; \partial L/\partial\lambda_i`.
 
     For Delta = delta I and rates 1.
+
+    Parameters
+    ----------
+    values : singular values lambda_i of the map.
+    slopes : derivative of the loss in each.
+    delta : conserved balance of the layers.
     """
     return -np.hypot(delta, 2 * np.asarray(values, dtype=float)) * np.asarray(slopes, dtype=float)
 

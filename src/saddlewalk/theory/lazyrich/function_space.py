@@ -25,13 +25,24 @@ Rates = tuple[float, float]
 
 
 def kronecker_sum(first: Any, second: Any) -> Matrix:
-    r""":math:`C \oplus D = C \otimes I + I \otimes D`."""
+    r""":math:`C \oplus D = C \otimes I + I \otimes D`.
+
+    Parameters
+    ----------
+    first, second : the square matrices C and D.
+    """
     c, d = np.asarray(first), np.asarray(second)
     return np.kron(c, np.eye(len(d))) + np.kron(np.eye(len(c)), d)
 
 
 def preconditioner(A: Any, W: Any, rates: Rates = (1.0, 1.0)) -> Matrix:
-    r"""M from the weights: :math:`\eta_w A^\top A \oplus \eta_a W^\top W`."""
+    r"""M from the weights: :math:`\eta_w A^\top A \oplus \eta_a W^\top W`.
+
+    Parameters
+    ----------
+    A, W : weights of the layers, `(h, c)` and `(h, d)`.
+    rates : learning rates eta_a and eta_w.
+    """
     A, W = _weights(A, W)
     return kronecker_sum(rates[1] * A.T @ A, rates[0] * W.T @ W)
 
@@ -44,6 +55,12 @@ def neuron_preconditioner(beta: Any, delta: float, rates: Rates = (1.0, 1.0)) ->
 
     Upstream it is :math:`\delta I`, the flow of linear regression; downstream a projection on the
     direction that the map has already.
+
+    Parameters
+    ----------
+    beta : the map of the neuron, `(d,)`; not zero.
+    delta : its conserved balance.
+    rates : learning rates eta_a and eta_w.
     """
     map_ = finite_numbers("beta", beta)
     if map_.ndim != 1:
@@ -56,6 +73,12 @@ def neurons_preconditioner(betas: Any, deltas: Any, rates: Rates = (1.0, 1.0)) -
 
     .. math:: M_k = \tfrac{\kappa_k + \delta_k}{2} \tfrac{\beta_k^\top\beta_k}{\|\beta_k\|^2} \oplus
                     \tfrac{\kappa_k - \delta_k}{2} \tfrac{\beta_k\beta_k^\top}{\|\beta_k\|^2}
+
+    Parameters
+    ----------
+    betas : the map of each neuron, `(h, d, c)`; none zero.
+    deltas : the conserved balance of each, `(h,)`.
+    rates : learning rates eta_a and eta_w.
     """
     maps, deltas = finite_numbers("the maps", betas), finite_numbers("the deltas", deltas)
     if maps.ndim != 3 or deltas.shape != maps.shape[:1]:
@@ -78,6 +101,12 @@ def isotropic_preconditioner(beta: Any, delta: float, rates: Rates = (1.0, 1.0))
 
     .. math:: M = \sqrt{\eta_a\eta_w \beta^\top\beta + \delta^2/4} \oplus
                   \sqrt{\eta_a\eta_w \beta\beta^\top + \delta^2/4}
+
+    Parameters
+    ----------
+    beta : the map of the network, `(d, c)`.
+    delta : conserved balance of the layers.
+    rates : learning rates eta_a and eta_w.
     """
     map_ = _map(beta)
     product = rates[0] * rates[1]
@@ -87,7 +116,15 @@ def isotropic_preconditioner(beta: Any, delta: float, rates: Rates = (1.0, 1.0))
 
 
 def isotropic_rate(beta: Any, gradient: Any, delta: float, rates: Rates = (1.0, 1.0)) -> Matrix:
-    """How the map moves under Theorem 3, without building M."""
+    """How the map moves under Theorem 3, without building M.
+
+    Parameters
+    ----------
+    beta : the map of the network, `(d, c)`.
+    gradient : of the loss in the map, `(d, c)`.
+    delta : conserved balance of the layers.
+    rates : learning rates eta_a and eta_w.
+    """
     map_, slope = _map(beta), _map(gradient)
     product = rates[0] * rates[1]
     out = _root(product * map_.T @ map_, delta**2 / 4)
@@ -99,6 +136,13 @@ def deep_preconditioner(a: Any, first: Any, depth: int, delta: float) -> Matrix:
     r"""Lemma 14: M of a deep linear network :math:`a^\top W_L \cdots W_1 x` started isotropically.
 
     .. math:: M = G^L + \|a\|^2 \sum_{l<L} (\|a\|^2 - \delta)^l G^{L-1-l}, \qquad G = W_1^\top W_1
+
+    Parameters
+    ----------
+    a : weights of the last layer.
+    first : W_1, weights of the first layer, one row a hidden neuron.
+    depth : number L of hidden layers.
+    delta : conserved balance of the layers.
     """
     a, W = finite_numbers("a", a), finite_numbers("W", first)
     gram, size = W.T @ W, float(a @ a)
@@ -115,6 +159,12 @@ def preconditioner_rate(beta: Any, velocity: Any, delta: float) -> Matrix:
 
     Upstream both factors vanish: lazy. Downstream the second diverges: once the direction turns, late, the
     kernel does.
+
+    Parameters
+    ----------
+    beta : the map of the neuron, `(d,)`; not zero.
+    velocity : how fast it moves, `(d,)`.
+    delta : its conserved balance.
     """
     b, v = finite_numbers("beta", beta), finite_numbers("the velocity", velocity)
     size = float(np.linalg.norm(b))
@@ -131,7 +181,14 @@ def preconditioner_rate(beta: Any, velocity: Any, delta: float) -> Matrix:
 
 
 def gram_matrices(beta: Any, delta: float, rates: Rates = (1.0, 1.0)) -> tuple[Matrix, Matrix]:
-    r"""Lemmas 8 and 9: :math:`A^\top A` and :math:`W^\top W` of an isotropic start, from the map."""
+    r"""Lemmas 8 and 9: :math:`A^\top A` and :math:`W^\top W` of an isotropic start, from the map.
+
+    Parameters
+    ----------
+    beta : the map of the network, `(d, c)`.
+    delta : conserved balance of the layers.
+    rates : learning rates eta_a and eta_w.
+    """
     map_ = _map(beta)
     eta_a, eta_w = rates
     out = _root(eta_a * eta_w * map_.T @ map_, delta**2 / 4) + delta / 2 * np.eye(map_.shape[1])

@@ -176,7 +176,12 @@ class Neuron:
 
 
 def check_layer_rates(rates: Any) -> tuple[float, float]:
-    """Two positive learning rates, that of a and that of w."""
+    """Two positive learning rates, that of a and that of w.
+
+    Parameters
+    ----------
+    rates : learning rates eta_a and eta_w.
+    """
     values = finite_numbers("the rates", rates)
     if values.shape != (2,) or values.min() <= 0:
         raise InputError(
@@ -190,6 +195,12 @@ def layer_norms(beta: Any, delta: Any, rates: tuple[float, float] = (1.0, 1.0)) 
 
     .. math:: \eta_w a^2 = (\kappa + \delta)/2, \quad \eta_a |w|^2 = (\kappa - \delta)/2, \quad
               \kappa = \sqrt{\delta^2 + 4 \eta_a \eta_w |\beta|^2}
+
+    Parameters
+    ----------
+    beta : size |beta| of the map; a number or an array.
+    delta : conserved balance; a number or an array.
+    rates : learning rates eta_a and eta_w.
     """
     eta_a, eta_w = rates
     beta, delta = np.abs(np.asarray(beta, dtype=float)), np.asarray(delta, dtype=float)

@@ -35,7 +35,12 @@ class Spherical(NamedTuple):
 
 
 def signed_spherical(a: Any, w: Any) -> Spherical:
-    """mu_k and the direction of each neuron, from a `(h,)` and w `(h, d)`."""
+    """mu_k and the direction of each neuron, from a `(h,)` and w `(h, d)`.
+
+    Parameters
+    ----------
+    a, w : weights of the neurons, `(h,)` and `(h, d)`; no row of w is zero.
+    """
     a, w = finite_numbers("a", a), finite_numbers("w", w)
     if w.ndim != 2 or a.shape != w.shape[:1]:
         raise InputError(f"a must be (h,) and w (h, d); got {a.shape} and {w.shape}.")
@@ -48,7 +53,15 @@ def signed_spherical(a: Any, w: Any) -> Spherical:
 def spherical_rates(
     neurons: Spherical, deltas: Any, drive: Any, rates: Rates = (1.0, 1.0)
 ) -> Spherical:
-    """How slopes and directions move under drives xi_k `(h, d)`."""
+    """How slopes and directions move under drives xi_k `(h, d)`.
+
+    Parameters
+    ----------
+    neurons : slope and direction of each neuron.
+    deltas : conserved balance of each, `(h,)`.
+    drive : xi_k of each, `(h, d)`.
+    rates : learning rates eta_a and eta_w.
+    """
     mu, direction = neurons
     deltas, xi = finite_numbers("the deltas", deltas), finite_numbers("the drives", drive)
     kappa = np.hypot(deltas, 2 * math.sqrt(rates[0] * rates[1]) * mu)
@@ -62,14 +75,29 @@ def spherical_rates(
 
 
 def drives(X: Any, residual: Any, w: Any, leak: float = 0.0) -> Float[np.ndarray, "h d"]:
-    """xi_k: the gradient of the mean loss over the samples that a neuron sees."""
+    """xi_k: the gradient of the mean loss over the samples that a neuron sees.
+
+    Parameters
+    ----------
+    X : inputs `(n, d)`.
+    residual : rho_i, derivative of the loss in each output (for squared error f - y), `(n,)`.
+    w : incoming weights of the neurons, `(h, d)`.
+    leak : slope gamma of the activation below zero.
+    """
     X, rho = finite_numbers("X", X), finite_numbers("the residual", residual)
     seen = activation_slopes(X, w, leak)
     return (seen * rho.reshape(1, -1)) @ X / len(X)
 
 
 def activation_slopes(X: Any, w: Any, leak: float = 0.0) -> Float[np.ndarray, "h n"]:
-    """The matrix C: 1 where a neuron is active, gamma where it is not."""
+    """The matrix C: 1 where a neuron is active, gamma where it is not.
+
+    Parameters
+    ----------
+    X : inputs `(n, d)`.
+    w : incoming weights of the neurons, `(h, d)`.
+    leak : slope gamma of the activation below zero.
+    """
     z = finite_numbers("w", w) @ finite_numbers("X", X).T
     return np.where(z > 0, 1.0, leak)
 
@@ -84,6 +112,13 @@ def piecewise_kernel(
     r"""The tangent kernel in the paper's form, :math:`K_{ij} = \sum_k c_{ki}\, x_i^\top M_k x_j\, c_{kj}`.
 
     In JAX, so that it can be batched over networks.
+
+    Parameters
+    ----------
+    a, w : weights of the neurons, `(h,)` and `(h, d)`.
+    X : inputs `(n, d)`.
+    rates : learning rates eta_a and eta_w.
+    leak : slope gamma of the activation below zero.
     """
     z = w @ X.T
     seen = jnp.where(z > 0, 1.0, leak)

@@ -60,7 +60,14 @@ class LinearRegime:
 def linear_regime(
     A: Any, W: Any, X: Any, Y: Any, rates: tuple[float, float] = (1.0, 1.0)
 ) -> LinearRegime:
-    """The regime of `f(x) = A^T W x` started at A `(h, c)`, W `(h, d)`, on data X `(n, d)`, Y `(n, c)`."""
+    """The regime of `f(x) = A^T W x` started at A `(h, c)`, W `(h, d)`, on data X `(n, d)`, Y `(n, c)`.
+
+    Parameters
+    ----------
+    A, W : weights of the layers at the start; h is at least min(d, c).
+    X, Y : inputs and targets.
+    rates : learning rates eta_a and eta_w.
+    """
     A, W = finite_numbers("A", A), finite_numbers("W", W)
     X, Y = finite_numbers("X", X), finite_numbers("Y", Y)
     if X.ndim != 2 or len(X) != len(Y):

@@ -94,6 +94,11 @@ def logistic_map(modes: UncorrelatedModes, time: float) -> Float[np.ndarray, "mo
     For one mode this is the logistic function of Saxe et al.; for Sigma_xx = 1 it solves the Riccati
     equation of balanced layers. A saturated mode projects its hidden direction out of all others.
     For unequal variances it is exact in the limit and an excellent approximation before.
+
+    Parameters
+    ----------
+    modes : modes that never meet, and where they start.
+    time : t, above 0.
     """
     size = np.linalg.norm(modes.seeds, axis=1)
     growth = 2 * modes.sigma * time
@@ -109,7 +114,12 @@ def logistic_map(modes: UncorrelatedModes, time: float) -> Float[np.ndarray, "mo
 
 
 def turns(modes: UncorrelatedModes) -> tuple[list[int], list[float]]:
-    """Order and times in which modes come to rest, each taking a direction from the others."""
+    """Order and times in which modes come to rest, each taking a direction from the others.
+
+    Parameters
+    ----------
+    modes : modes that never meet, and where they start.
+    """
     left, waiting = modes.seeds, np.ones(len(modes.sigma), dtype=bool)
     order: list[int] = []
     times: list[float] = []
@@ -129,7 +139,13 @@ def turns(modes: UncorrelatedModes) -> tuple[list[int], list[float]]:
 
 
 def logistic_curve(covariances: Covariances, layers: Layers) -> tuple[LossCurve, list[Event]]:
-    """The loss of modes that never meet, and the order in which this start learns them."""
+    """The loss of modes that never meet, and the order in which this start learns them.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    layers : the weights at the start.
+    """
     modes = UncorrelatedModes.of(covariances, layers)
     order, times = turns(modes)
     explained = modes.sigma * modes.rest
@@ -163,6 +179,11 @@ def transition_curve(covariances: Covariances, layers: Layers) -> LossCurve:
 
     Dormant directions of the hidden space grow in the gradient that the active ones leave; the
     largest turns active when its own effect on the gradient begins to show.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    layers : the weights at the start.
     """
     points = itertools.islice(_points_of_curve(covariances, layers), _MOST_STEPS)
     return LossCurve(*np.array(list(points)).T)
@@ -234,6 +255,11 @@ def read_rests(curve: LossCurve, levels: list[float]) -> tuple[list[float], list
 
     A jump may lead to another saddle than expected: where there is no rest in the right place, one that is
     well apart from those of the neighbors is taken. The last level is approached for ever, and is known.
+
+    Parameters
+    ----------
+    curve : the loss along time.
+    levels : losses of the plateaus that are expected, falling; the first is that of the start.
     """
     seen = read_stages(curve, levels).levels
     rests = [levels[0], *seen[: len(levels) - 2], levels[-1]]
@@ -254,7 +280,12 @@ def _rest_elsewhere(curve: LossCurve, rests: list[float], k: int, expected: floa
 
 
 def refined(curve: LossCurve) -> LossCurve:
-    """A monotone cubic through the points: slopes are at most three times the chords."""
+    """A monotone cubic through the points: slopes are at most three times the chords.
+
+    Parameters
+    ----------
+    curve : the loss along time, with its slope.
+    """
     chord = np.diff(curve.loss) / np.diff(curve.time)
     steepest = 3 * np.maximum(np.append(chord, chord[-1]), np.append(chord[0], chord))
     rate = np.clip(curve.rate, np.minimum(steepest, 0.0), 0.0)

@@ -57,7 +57,13 @@ class LinearFixedPoint:
 def linear_fixed_points(
     task: Moments | Samples, width: int | None = None
 ) -> Iterator[LinearFixedPoint]:
-    """Every fixed point of a linear network of some width, by rank, then by falling mu."""
+    """Every fixed point of a linear network of some width, by rank, then by falling mu.
+
+    Parameters
+    ----------
+    task : what is learned.
+    width : number of hidden units, which bounds the rank; by default there are enough.
+    """
     seen = Covariances.of(compress(task) if isinstance(task, Samples) else task)
     e, mu = seen.explained
     best = (seen.target / np.sqrt(seen.variances)) @ seen.basis.T

@@ -29,6 +29,11 @@ def greedy_low_rank(covariances: Covariances, most: int) -> tuple[list[Layers], 
 
     Returns the layers after 0, 1, 2, ... stages, and the singular values of the gradient there. It
     knows nothing of reduced rank regression, nor of which modes meet.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    most : stages after which to stop.
     """
     found = [Layers(covariances.basis[:0], covariances.target[:, :0])]
     rates: Rates = []

@@ -25,6 +25,10 @@ def input_correlations(covariances: Covariances) -> Float[np.ndarray, "r r"]:
 
     All vanish if and only if Sigma_xx commutes with Sigma_yx^T Sigma_yx. Modes come first; the null
     space of Sigma_yx has a free basis, taken such that its inputs are uncorrelated.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
     """
     count, variances = len(covariances.explained[1]), covariances.variances[:, None]
     vectors = np.linalg.svd(covariances.cross, full_matrices=True)[2].T
@@ -36,13 +40,23 @@ def input_correlations(covariances: Covariances) -> Float[np.ndarray, "r r"]:
 
 
 def largest_correlation(covariances: Covariances) -> float:
-    """Of the input of a mode with any other: 0 if Sigma_xx commutes with Sigma_yx^T Sigma_yx."""
+    """Of the input of a mode with any other: 0 if Sigma_xx commutes with Sigma_yx^T Sigma_yx.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    """
     count = len(covariances.explained[1])
     return float(input_correlations(covariances)[:count].max(initial=0.0))
 
 
 def families(covariances: Covariances) -> list[tuple[Outputs, Vector]]:
-    """Sets of modes that never meet, each with its own eigenvectors u and eigenvalues mu."""
+    """Sets of modes that never meet, each with its own eigenvectors u and eigenvalues mu.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    """
     left = covariances.singular[0]
     meet = input_correlations(covariances) > _STRANGERS
     label = connected_components(meet, directed=False)[1][: left.shape[1]]
@@ -55,7 +69,12 @@ def families(covariances: Covariances) -> list[tuple[Outputs, Vector]]:
 
 
 def limit_events(covariances: Covariances) -> list[Event]:
-    """The modes as they are learned at vanishing scale, in accelerated time."""
+    """The modes as they are learned at vanishing scale, in accelerated time.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    """
     learned = [
         (time, mu)
         for modes, explained in families(covariances)
@@ -67,14 +86,26 @@ def limit_events(covariances: Covariances) -> list[Event]:
 
 
 def events_of(times: Vector, explained: Vector) -> list[Event]:
-    """Jumps with the place of each mode in the order of what it explains."""
+    """Jumps with the place of each mode in the order of what it explains.
+
+    Parameters
+    ----------
+    times : when each mode is learned.
+    explained : mu of each mode.
+    """
     places = np.argsort(np.argsort(-explained, kind="stable"), kind="stable")
     rows = zip(times.tolist(), places.tolist(), explained.tolist(), strict=True)
     return [Event(*row) for row in rows]
 
 
 def loss_levels(covariances: Covariances, events: list[Event]) -> list[float]:
-    """The loss before and after each event: half of all mu that are still missing."""
+    """The loss before and after each event: half of all mu that are still missing.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    events : the modes that are learned, in their order.
+    """
     explained = covariances.explained[1]
     learned = [event.place for event in events]
     missing = [np.delete(explained, learned[:k]).sum() for k in range(len(events) + 1)]

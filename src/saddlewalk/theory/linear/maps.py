@@ -110,6 +110,12 @@ def grow(layers: Layers, gradient: Matrix, time: float) -> Layers:
     In a singular mode of G the sum of both layers grows like :math:`e^{\sigma t}`, their difference
     decays. The hidden space is turned first, so that direction i holds nothing of the modes before
     the i-th: no weak mode is lost to rounding beside a strong one, however long they grow.
+
+    Parameters
+    ----------
+    layers : the weights Z(0) of the dormant directions.
+    gradient : G, that which the active directions leave.
+    time : t, at learning rate 1.
     """
     left, sigma, right = np.linalg.svd(gradient, full_matrices=False)
     a, w = left.T @ layers.a, right @ layers.w.T
@@ -129,6 +135,10 @@ def accumulated_times(rates: Rates) -> list[float]:
     `rates[k]` are the singular values of the gradient after k jumps, for the directions that are
     dormant then. The i-th of these aligns with the i-th mode, whatever the modes were before:
     :math:`S_i \leftarrow S_i + \sigma_i^{(k)} \Delta\tau`.
+
+    Parameters
+    ----------
+    rates : singular values of the gradient after each number of jumps, one fewer each time.
     """
     times, now = [], 0.0
     accumulated = np.zeros(len(rates))
@@ -145,13 +155,23 @@ def conjecture_4_1(cross: Matrix, modes: Outputs) -> list[float]:
 
     :math:`\sigma^{(k)}` are the singular values of :math:`P_{U_k}^\perp \Sigma_{yx}`; `modes` are
     the eigenvectors u_i in the order of mu. (Eq 45 and 46 of the appendix are one index off.)
+
+    Parameters
+    ----------
+    cross : Sigma_yx, `(c, r)`.
+    modes : the eigenvectors u_i, one a column.
     """
     rows = modes.T @ cross
     return accumulated_times([np.linalg.svd(rows[k:], compute_uv=False) for k in range(len(rows))])
 
 
 def gidel_times(sigma: Vector) -> Vector:
-    """Eq 47: modes that never meet jump at tau = 1 / sigma."""
+    """Eq 47: modes that never meet jump at tau = 1 / sigma.
+
+    Parameters
+    ----------
+    sigma : singular values of Sigma_yx.
+    """
     return 1 / sigma
 
 
@@ -159,14 +179,27 @@ def gidel_times(sigma: Vector) -> Vector:
 
 
 def reduced_rank_regression(covariances: Covariances, rank: int) -> Float[np.ndarray, "c d"]:
-    """Eq 43: the best map of this rank, P_U Sigma_yx Sigma_xx^-1, in the inputs of the task."""
+    """Eq 43: the best map of this rank, P_U Sigma_yx Sigma_xx^-1, in the inputs of the task.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    rank : of the map.
+    """
     modes = covariances.explained[0][:, :rank]
     least_squares = covariances.target / np.sqrt(covariances.variances)
     return modes @ (modes.T @ least_squares) @ covariances.basis.T
 
 
 def relax_outer(covariances: Covariances, layers: Layers, time: float) -> Layers:
-    r"""Flow of A with W frozen, exactly: :math:`\dot A = \Sigma_{yx} W^\top - A\, W \Sigma_{xx} W^\top`."""
+    r"""Flow of A with W frozen, exactly: :math:`\dot A = \Sigma_{yx} W^\top - A\, W \Sigma_{xx} W^\top`.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    layers : the weights W and A.
+    time : how long A flows.
+    """
     rates, turn = np.linalg.eigh((layers.w * covariances.variances) @ layers.w.T)
     decay = np.maximum(rates, 0.0) * time
     pull = covariances.cross @ (layers.w.T @ turn)
@@ -175,7 +208,14 @@ def relax_outer(covariances: Covariances, layers: Layers, time: float) -> Layers
 
 
 def relax_inner(covariances: Covariances, layers: Layers, time: float) -> Layers:
-    r"""Flow of W with A frozen, exactly: :math:`\dot W = A^\top \Sigma_{yx} - A^\top A\, W \Sigma_{xx}`."""
+    r"""Flow of W with A frozen, exactly: :math:`\dot W = A^\top \Sigma_{yx} - A^\top A\, W \Sigma_{xx}`.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    layers : the weights W and A.
+    time : how long W flows.
+    """
     rates, turn = np.linalg.eigh(layers.a.T @ layers.a)
     decay = np.outer(np.maximum(rates, 0.0), covariances.variances) * time
     pull = (layers.a @ turn).T @ covariances.cross
@@ -184,7 +224,14 @@ def relax_inner(covariances: Covariances, layers: Layers, time: float) -> Layers
 
 
 def descend(covariances: Covariances, layers: Layers, time: float) -> Layers:
-    """A step of gradient flow, of second order and stable however stiff: each layer in its turn."""
+    """A step of gradient flow, of second order and stable however stiff: each layer in its turn.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    layers : the weights W and A.
+    time : length of the step.
+    """
     layers = relax_outer(covariances, layers, time / 2)
     layers = relax_inner(covariances, layers, time)
     return relax_outer(covariances, layers, time / 2)
@@ -196,11 +243,22 @@ def _saturation(x: np.ndarray) -> np.ndarray:
 
 
 def loss_slope(layers: Layers, gradient: Matrix) -> float:
-    """dL/dt = -|G W^T|^2 - |A^T G|^2."""
+    """dL/dt = -|G W^T|^2 - |A^T G|^2.
+
+    Parameters
+    ----------
+    layers : the weights W and A.
+    gradient : G = Sigma_yx - beta Sigma_xx at these weights.
+    """
     return -float(np.sum((gradient @ layers.w.T) ** 2) + np.sum((layers.a.T @ gradient) ** 2))
 
 
 def fastest_rate(gradient: Matrix) -> float:
-    """The largest singular value, from just above: its Schatten norm of order 8 costs little."""
+    """The largest singular value, from just above: its Schatten norm of order 8 costs little.
+
+    Parameters
+    ----------
+    gradient : G, a matrix.
+    """
     gram = gradient @ gradient.T
     return float(np.linalg.norm(gram @ gram) ** 0.25)
