@@ -12,7 +12,6 @@ from saddlewalk.theory import attention
 from saddlewalk.theory.base import Start
 from saddlewalk.theory.bounds import norm_after, utility_to_reach, waiting_time
 
-THEORY = attention.AttentionTheory()
 VALUES = np.array([0.96, 0.48, 0.32, 0.24])
 CONTEXT = 32
 
@@ -248,7 +247,11 @@ def closed(values, heads, scale, seed=0, given=None, **options):
     task = sw.tasks.in_context_regression(values, CONTEXT)
     start = Start(sw.Problem(task, sw.units.LinearAttention(heads), **options), scale, seed, given)
     with sw.float64():
-        return THEORY.methods()["closed"](start), THEORY.audit(start), np.asarray(start.theta)
+        return (
+            attention.AttentionTheory(start).outcome("closed"),
+            attention.AttentionTheory(start).audit,
+            np.asarray(start.theta),
+        )
 
 
 def failed(audit):
@@ -257,7 +260,7 @@ def failed(audit):
 
 def test_closed_prediction(rotated):
     _, problem = rotated
-    assert THEORY.covers(problem)
+    assert attention.AttentionTheory.covers(problem)
     outcome, audit, _ = closed(VALUES, 5, 1e-3)
     np.testing.assert_allclose(
         [outcome.initial_loss, *(s.loss for s in outcome.stages)],
@@ -270,7 +273,7 @@ def test_closed_prediction(rotated):
     assert "lower bound" in outcome.assumptions[0].needed
     assert 0 < outcome.assumptions[0].value < 1
     samples = sw.tasks.in_context_sequences(VALUES, CONTEXT, sequences=64)
-    assert not THEORY.covers(sw.Problem(samples, sw.units.LinearAttention(5)))
+    assert not attention.AttentionTheory.covers(sw.Problem(samples, sw.units.LinearAttention(5)))
 
 
 @pytest.mark.parametrize("scale", [0.3, 0.1, 1e-2])

@@ -13,7 +13,6 @@ from threadpoolctl import threadpool_limits
 import saddlewalk as sw
 from saddlewalk.features import FeatureHistory, gradient_features, network_features
 from saddlewalk.features.equinox import equinox_features
-from saddlewalk.features.layers import _as_image
 from saddlewalk.features.matrix_functions import (
     cosine,
     matrix_power,
@@ -21,7 +20,7 @@ from saddlewalk.features.matrix_functions import (
     symmetrized,
     symmetrized_product,
 )
-from saddlewalk.features.report import NetworkFeatures
+from saddlewalk.features.report import NetworkFeatures, _as_image
 
 torch = pytest.importorskip("torch")
 nn = torch.nn

@@ -14,7 +14,6 @@ from saddlewalk.theory.base import Start
 from saddlewalk.theory.linear import Covariances, Layers, LinearTheory
 from saddlewalk.theory.staircase import Staircase
 
-THEORY = LinearTheory()
 COUNTER_EXAMPLE = (np.diag([1.0, 0.1]), np.diag([1.0, 5.0]))
 """Sigma_xx and B with sigma = (1, 0.5) and mu = (1, 2.5): the orders differ."""
 
@@ -61,7 +60,7 @@ def start_of(xx, b, width, scale, seed=0):
 def predict(method, xx, b, width, scale, seed=0):
     with sw.float64():
         start = start_of(xx, b, width, scale, seed)
-        return THEORY.methods()[method](start), -math.log(start.norm)
+        return LinearTheory(start).outcome(method), -math.log(start.norm)
 
 
 def staircase(outcome, scale, eta, seed=0):
@@ -192,12 +191,12 @@ def test_where_the_orders_of_sigma_and_mu_differ():
     assert [s.feature["index"] for s in limit.stages] == [1, 0]
     with sw.float64():
         start = start_of(xx, b, 4, 1e-6)
-        failed = [a.name for a in THEORY.audit(start) if not a.holds]
-        assert THEORY.preferred(start) == "closed"
+        failed = [a.name for a in LinearTheory(start).audit if not a.holds]
+        assert LinearTheory(start).preferred == "closed"
         # one unit alone learns the first mode of sigma, and then gives way to that of mu
         narrow = start_of(xx, b, 1, 1e-6)
-        assert THEORY.preferred(narrow) == "numeric"
-        sentences = [a.needed for a in THEORY.audit(narrow)]
+        assert LinearTheory(narrow).preferred == "numeric"
+        sentences = [a.needed for a in LinearTheory(narrow).audit]
     assert len(failed) == 1
     assert "orders of sigma and mu" in failed[0]
     assert any("1 will never be learned; the learned ones give way" in text for text in sentences)
@@ -364,7 +363,7 @@ def test_close_modes_are_learned_in_the_order_of_the_start():
         assert firsts[-1] == larger
     assert set(firsts) == {0, 1}
     with sw.float64():
-        failed = [a for a in THEORY.audit(start_of(xx, b, 2, 1e-3)) if not a.holds]
+        failed = [a for a in LinearTheory(start_of(xx, b, 2, 1e-3)).audit if not a.holds]
     assert any("distinct" in a.name and "initialization" in a.needed for a in failed)
 
 
@@ -372,14 +371,14 @@ def test_close_modes_are_learned_in_the_order_of_the_start():
 def test_too_few_units(kind):
     xx, b = random_problem(kind, 1, 5)
     explained = covariances_of(xx, b).explained[1]
-    for method in THEORY.methods():
+    for method in LinearTheory.methods:
         outcome, _ = predict(method, xx, b, 3, 1e-4)
         assert outcome.stopped == "no dormant units"
         assert len(outcome.stages) == 3
         lost = 0.5 * explained[3:].sum()
         assert outcome.stages[-1].loss == pytest.approx(lost, abs=1e-3 * outcome.initial_loss)
     with sw.float64():
-        failed = [a for a in THEORY.audit(start_of(xx, b, 3, 1e-4)) if not a.holds]
+        failed = [a for a in LinearTheory(start_of(xx, b, 3, 1e-4)).audit if not a.holds]
     assert any("2 will never be learned" in a.needed for a in failed)
 
 
@@ -396,8 +395,9 @@ def test_deficient_covariances_and_noise():
     with sw.float64():
         start = Start(sw.Problem(task, sw.units.Dense(6, "linear")), 1e-5)
         modes = start.problem.task.modes()
-        failed = [a.name for a in THEORY.audit(start) if not a.holds]
-        outcomes = [method(start) for method in THEORY.methods().values()]
+        failed = [a.name for a in LinearTheory(start).audit if not a.holds]
+        theory = LinearTheory(start)
+        outcomes = [theory.outcome(method) for method in theory.methods]
     assert any("full rank" in name for name in failed)
     for outcome in outcomes:
         assert outcome.stopped == "no utility left"
@@ -408,7 +408,7 @@ def test_deficient_covariances_and_noise():
 
 
 def test_nothing_to_learn():
-    for method in THEORY.methods():
+    for method in LinearTheory.methods:
         outcome, _ = predict(method, np.eye(3), np.zeros((2, 3)), 3, 1e-4)
         assert outcome.stages == ()
         assert outcome.stopped == "no utility left"
@@ -417,10 +417,10 @@ def test_nothing_to_learn():
 def test_what_is_covered():
     task = task_of(np.eye(2), np.eye(2))
     linear_units = sw.units.Dense(2, "linear")
-    assert THEORY.covers(sw.Problem(task, linear_units))
-    assert not THEORY.covers(sw.Problem(task, linear_units, rates={"a": 2.0}))
+    assert LinearTheory.covers(sw.Problem(task, linear_units))
+    assert not LinearTheory.covers(sw.Problem(task, linear_units, rates={"a": 2.0}))
     samples = sw.tasks.from_arrays(np.eye(2), np.eye(2))
-    assert not THEORY.covers(sw.Problem(samples, sw.units.Dense(2, "tanh")))
-    assert THEORY.covers(sw.Problem(samples, linear_units))
+    assert not LinearTheory.covers(sw.Problem(samples, sw.units.Dense(2, "tanh")))
+    assert LinearTheory.covers(sw.Problem(samples, linear_units))
     with sw.float64(), pytest.raises(sw.InputError, match="not dormant"):
-        THEORY.methods()["closed"](Start(sw.Problem(task, linear_units), 3.0))
+        LinearTheory(Start(sw.Problem(task, linear_units), 3.0)).outcome("closed")

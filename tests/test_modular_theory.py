@@ -13,8 +13,6 @@ from saddlewalk.theory import modular
 from saddlewalk.theory.base import Start
 from saddlewalk.theory.bounds import waiting_time
 
-THEORY = modular.ModularTheory()
-
 
 def words(x):
     return _words(tuple(x))
@@ -252,7 +250,7 @@ def problem(encoding):
 def outcome_and_audit(task, width, scale=1e-3, **options):
     start = Start(sw.Problem(task, sw.units.QuadraticPair(width), **options), scale)
     with sw.float64():
-        return THEORY.methods()["closed"](start), THEORY.audit(start)
+        return modular.ModularTheory(start).outcome("closed"), modular.ModularTheory(start).audit
 
 
 def failed(audit):
@@ -260,10 +258,13 @@ def failed(audit):
 
 
 def test_closed_levels_and_features(problem, encoding):
-    assert THEORY.covers(problem)
+    assert modular.ModularTheory.covers(problem)
     start = Start(problem, 1e-3)
     with sw.float64():
-        outcome, audit = THEORY.methods()["closed"](start), THEORY.audit(start)
+        outcome, audit = (
+            modular.ModularTheory(start).outcome("closed"),
+            modular.ModularTheory(start).audit,
+        )
         initial = float(problem.loss(0 * start.theta))
         norm = start.norms.max()
     assert outcome.initial_loss == pytest.approx(initial, rel=1e-12)
@@ -279,7 +280,7 @@ def test_closed_levels_and_features(problem, encoding):
     assert failed(audit).startswith("resonances")
     assert "from 1 to 3, from 2 to 1, from 3 to 2" in failed(audit)
     assert outcome.stopped == "no utility left"
-    assert THEORY.preferred(start) == "numeric"
+    assert modular.ModularTheory(start).preferred == "numeric"
 
 
 def test_waiting_times_of_the_paper_s_figure():
