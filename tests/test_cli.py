@@ -67,7 +67,7 @@ def test_result_folder(run, data, tmp_path):
     config = json.loads((out / "config.json").read_text())
     assert config["configuration"]["seed"] == 3
     assert len(config["data_sha256"]) == 64
-    assert config["versions"]["saddlewalk"] == "0.1.0"
+    assert config["versions"]["saddlewalk"] == sw.__version__
     again = run("predict", "diagonal", "--data", data, "--out", out)
     assert again.exit_code == 2
     assert "--force" in again.stderr

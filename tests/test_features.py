@@ -480,9 +480,9 @@ def test_features_of_a_run(trained):
         np.testing.assert_array_equal(found["w"].fact, same["w"].fact)
     many = len(theta)
     for give, words in (
-        (lambda: network_features(trained, theta[0]), "weights of its own"),
+        (lambda: network_features(trained, theta[0]), "has its own weights"),
         (lambda: network_features(trained, at=many), f"has {many} saved moments"),
-        (lambda: network_features(trained.problem), "no weights of its own"),
+        (lambda: network_features(trained.problem), "needs weights"),
         (lambda: network_features(trained.problem, theta[0], at=0), "moment of a run"),
         (lambda: network_features(trained.problem, theta[0][:, :2]), r"shape \(4, 5\)"),
         (lambda: network_features(trained.problem, np.nan * theta[0]), "NaN"),

@@ -78,7 +78,7 @@ def time_to_grow(problem: Problem, theta: Array, point: Array, utility: float) -
     """
     if math.isnan(utility):
         return math.nan
-    kappa, norm = problem.degree, np.asarray(norms(theta))[:, 0]
+    kappa, norm = problem.degree, norms(np.asarray(theta))[:, 0]
     # linear units that have grown hold some of every direction; others have taken their place
     small = np.flatnonzero(
         (norm < _GROWN * norm.max()) | (Relation.DEPENDENT in problem.relations())

@@ -117,11 +117,14 @@ class EffectiveWidth(AbstractResult):
         return axes
 
     def parts(self) -> tuple[text.Table | str, ...]:
-        """One line."""
+        """How many units are left by each relation."""
         if self.relation is None:
-            return (f"{self.layer}: nothing learned, {self.actual} units",)
-        others = ", ".join(f"{name} {count}" for name, count in self.by_relation.items())
-        return (f"{self.layer}: {self.width} of {self.actual} units (merged as {others})",)
+            title = f"{self.layer}: nothing learned, {self.actual} units"
+        else:
+            title = f"{self.layer}: {self.width} of {self.actual} units"
+        left = [[name, str(count)] for name, count in self.by_relation.items()]
+        rows = [*left, ["there are", str(self.actual)]]
+        return (text.Table(title, ["merged as", "units left"], rows),)
 
 
 def effective_width(

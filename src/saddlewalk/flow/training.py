@@ -4,7 +4,6 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk.curves.stages import acceleration
@@ -222,7 +221,7 @@ def _strength_of(problem: Problem, modes: Modes | None) -> Observables:
 
 
 def _acceleration(problem: Problem, theta: Parameters) -> float:
-    norm = float(jnp.sqrt(jnp.mean(norms(theta) ** 2)))
+    norm = float(np.sqrt(np.mean(norms(np.asarray(theta)) ** 2)))
     return acceleration(norm, problem.pace_degree) if 0 < norm < 1 else 1.0
 
 

@@ -69,7 +69,7 @@ class Integration:
     def __init__(
         self,
         flow: AbstractFlow,
-        start: State,
+        start: State | np.ndarray,
         *,
         kind: str,
         rtol: float,
@@ -81,9 +81,9 @@ class Integration:
             raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(METHODS)}.")
         self.method = METHODS[kind](flow)
         self.times = times
-        self.length = _piece_length(self.method, start)
+        self.start = jnp.asarray(start)
+        self.length = _piece_length(self.method, self.start)
         self.begin: Begin | None = None
-        self.start = start
         self._rtol, self._max_time, self._max_steps = rtol, max_time, max_steps
         self._origin, self._taken, self._refused = 0.0, 0, 0
         self._stopped = False
@@ -135,7 +135,7 @@ class Integration:
         return piece
 
 
-def integrate(flow: AbstractFlow, start: State, **options: Any) -> Iterator[Piece]:
+def integrate(flow: AbstractFlow, start: State | np.ndarray, **options: Any) -> Iterator[Piece]:
     """Yield pieces of the solution until an event, `max_time` or `max_steps`.
 
     The options are those of an `Integration`. To stop earlier leave the loop.
@@ -168,13 +168,13 @@ def integrate_batch(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
 
 
 def _one_by_one(run: Integration) -> Callable[[], list[Any]]:
-    first = _begin(run.method, jnp.asarray(run.start))
+    first = _begin(run.method, run.start)
 
     def advance() -> list[Any]:
         rtol, horizon, wanted = jax.tree.map(jnp.asarray, run.request())
         begin = first if run.begin is None else run.begin
         end, time, states, counts = _advance(run.method, begin, rtol, horizon, wanted, run.length)
-        saved = _observed(run.method, states, counts[0])
+        saved = _observed(run.method.flow, states, counts[0])
         return [(end, *jax.device_get((time, saved, counts)))]
 
     return advance
@@ -183,6 +183,7 @@ def _one_by_one(run: Integration) -> Callable[[], list[Any]]:
 def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
     """The same piece for many flows, which differ in their arrays alone."""
     moving, still = stack_arrays([run.method for run in runs])
+    moving_flow, still_flow = stack_arrays([run.method.flow for run in runs])
     length = min(run.length for run in runs)
     begins = _map_lanes(_begin_of, still, moving, stacked([run.start for run in runs]))
     for run, begin in zip(runs, unstacked(begins, len(runs)), strict=True):
@@ -194,7 +195,7 @@ def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
         end, time, states, counts = _map_lanes(
             _piece_of, still, moving, begin, rtol, horizon, wanted, length=length
         )
-        saved = _map_lanes(_observed_of, still, moving, states, counts[0])
+        saved = _map_lanes(_observed_of, still_flow, moving_flow, states, counts[0])
         return unstacked(jax.device_get((end, time, saved, counts)), len(runs))
 
     return advance
@@ -221,13 +222,13 @@ def _piece_of(
     return end, last.times, last.states, (last.kept, last.tried, last.evaluations, last.event)
 
 
-def _observed_of(method: AbstractMethod, states: Any, kept: Any) -> Any:
+def _observed_of(flow: AbstractFlow, states: Any, kept: Any) -> Any:
     """What the flow has to say of each state that was kept; compiled once, whatever makes the steps."""
-    shape = jax.eval_shape(method.flow.observe, states[0])
+    shape = jax.eval_shape(flow.observe, states[0])
     empty = jax.tree.map(lambda one: jnp.zeros((len(states), *one.shape), one.dtype), shape)
 
     def one(k: Any, seen: Any) -> Any:
-        now = method.flow.observe(states[k])
+        now = flow.observe(states[k])
         return jax.tree.map(lambda rows, row: rows.at[k].set(row), seen, now)
 
     return jax.lax.fori_loop(0, kept + 1, one, empty)

@@ -23,6 +23,18 @@ def function(problem: Problem, theta: ParametersLike) -> Function:
 
 
 @eqx.filter_jit
+def features(problem: Problem, theta: ParametersLike) -> Function:
+    """Each unit alone as a vector in function space.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
+    return problem.features(theta)
+
+
+@eqx.filter_jit
 def loss(problem: Problem, theta: ParametersLike) -> Float[Array, ""]:
     """Loss of the sum of the units.
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from saddlewalk.ode import AbstractFlow
-from saddlewalk.problem.problem import Parameters, Problem, norms
+from saddlewalk.problem.problem import Kind, Parameters, ParametersLike, Problem, norms
 
 _ROUNDING = 100 * 2.2e-16
 
@@ -25,20 +25,21 @@ class AbstractMotion(AbstractFlow):
     problem: Problem
     drive: Float[Array, ""]
     """Velocity over norm^(kappa-1) at the start: the natural size of a velocity."""
-    sign: Parameters | None
+    sign: ParametersLike | None
     """Signs of the parameters where their logarithms are the coordinates; else `None`."""
 
     @abc.abstractmethod
     def push(self, theta: Parameters) -> Parameters:
         """Velocity of the parameters."""
 
-    def state(self, theta: Parameters) -> Parameters:
+    def state(self, theta: Float[Kind, "width size"]) -> Float[Kind, "width size"]:
         """The coordinates of these parameters."""
-        return theta if self.sign is None else jnp.log(jnp.abs(theta))
+        xp = theta.__array_namespace__()
+        return theta if self.sign is None else xp.log(xp.abs(theta))
 
-    def parameters(self, y: Parameters) -> Parameters:
+    def parameters(self, y: Float[Kind, "width size"]) -> Float[Kind, "width size"]:
         """Back to the parameters."""
-        return y if self.sign is None else self.sign * jnp.exp(y)
+        return y if self.sign is None else self.sign * y.__array_namespace__().exp(y)
 
     def velocity(self, y: Parameters) -> Parameters:
         """Velocity of the coordinates."""
@@ -63,7 +64,7 @@ class AbstractMotion(AbstractFlow):
         return jnp.broadcast_to(size, y.shape)
 
 
-def signs(problem: Problem, theta: Parameters) -> Parameters | None:
+def signs(problem: Problem, theta: Float[Kind, "width size"]) -> Float[Kind, "width size"] | None:
     """Signs of the parameters if these units are followed in logarithms.
 
     Parameters
@@ -71,10 +72,12 @@ def signs(problem: Problem, theta: Parameters) -> Parameters | None:
     problem : units, data and loss.
     theta : parameters `(width, size)`.
     """
-    return jnp.sign(theta) if problem.units.multiplicative else None
+    return theta.__array_namespace__().sign(theta) if problem.units.multiplicative else None
 
 
-def drives(problem: Problem, theta: Parameters, velocity: Parameters) -> Float[Array, " width"]:
+def drives(
+    problem: Problem, theta: Float[Kind, "width size"], velocity: Float[Kind, "width size"]
+) -> Float[Kind, " width"]:
     """Velocity of each unit over its norm to the power kappa - 1: its utility left, scale-free.
 
     Parameters
@@ -82,9 +85,9 @@ def drives(problem: Problem, theta: Parameters, velocity: Parameters) -> Float[A
     problem : units, data and loss.
     theta, velocity : parameters `(width, size)`, and how fast they change.
     """
-    norm, speed = norms(theta), norms(velocity)
-    safe = jnp.where(norm > 0, norm, 1.0)
-    return jnp.where(norm > 0, speed / safe ** (problem.pace_degree - 1), 0.0)[:, 0]
+    norm, speed, xp = norms(theta), norms(velocity), theta.__array_namespace__()
+    safe = xp.where(norm > 0, norm, 1.0)
+    return xp.where(norm > 0, speed / safe ** (problem.pace_degree - 1), 0.0)[:, 0]
 
 
 def growth_rates(theta: Parameters, velocity: Parameters) -> Float[Array, " width"]:

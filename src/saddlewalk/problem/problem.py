@@ -12,7 +12,7 @@ descend the loss together.
 """
 
 import abc
-from typing import Any
+from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
@@ -29,6 +29,8 @@ from saddlewalk.units.base import Shapes, Weights, size_of, unpack
 
 Parameters = Float[Array, "width size"]
 ParametersLike = Float[Array | np.ndarray, "width size"]
+Kind = TypeVar("Kind", Array, np.ndarray)
+"""What is answered in the kind in which it was asked: NumPy where nothing should be compiled."""
 
 
 class AbstractLoss(eqx.Module):
@@ -313,7 +315,7 @@ class Problem(eqx.Module):
         theta : parameters `(width, size)`.
         """
         plain = jnp.broadcast_to(self.rates, theta.shape)
-        return plain * norms(theta) ** (2 - self.degree) if self.adaptive else plain
+        return plain * norms(jnp.asarray(theta)) ** (2 - self.degree) if self.adaptive else plain
 
     def velocity(self, theta: ParametersLike) -> Parameters:
         """Gradient flow: minus the learning rates times the gradient.
@@ -364,13 +366,14 @@ def _checked_width(width: object) -> int:
     return int(width)
 
 
-def norms(theta: ParametersLike) -> Float[Array, "width 1"]:
+def norms(theta: Float[Kind, "width size"]) -> Float[Kind, "width 1"]:
     """Norm of each unit, kept as a column; free of underflow at scales like 1e-100.
 
     Parameters
     ----------
-    theta : parameters `(width, size)`.
+    theta : parameters `(width, size)`, in NumPy or JAX.
     """
-    largest = jnp.max(jnp.abs(theta), axis=-1, keepdims=True)
-    safe = jnp.where(largest > 0, largest, 1.0)
-    return largest * jnp.sqrt(jnp.sum((theta / safe) ** 2, axis=-1, keepdims=True))
+    xp = theta.__array_namespace__()
+    largest = xp.max(xp.abs(theta), axis=-1, keepdims=True)
+    safe = xp.where(largest > 0, largest, 1.0)
+    return largest * xp.sqrt(xp.sum((theta / safe) ** 2, axis=-1, keepdims=True))

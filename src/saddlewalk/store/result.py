@@ -86,4 +86,6 @@ class AbstractResult(abc.ABC):
         ----------
         path : the file; one of another kind is refused.
         """
-        return cls.from_xarray(load_dataset(path, cls.result_kind))
+        data = load_dataset(path, cls.result_kind)
+        del data.attrs["kind"]  # of the file, not of the result
+        return cls.from_xarray(data)

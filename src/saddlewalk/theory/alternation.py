@@ -85,6 +85,8 @@ class Margins(NamedTuple):
     waking: Float[Array, " width"]
     sleeping: Float[Array, " width"]
     resting: Float[Array, ""]
+    drive: Float[Array, " width"]
+    """No distance, but what they are judged by: each unit's drive."""
 
 
 class Alternation(AbstractMotion):
@@ -115,16 +117,16 @@ class Alternation(AbstractMotion):
         """Loss of the active units alone."""
         return self.problem.loss(self._only_active(theta))
 
-    def loss_rate(self, theta: Parameters) -> Float[Array, ""]:
-        """How the loss of the active units changes: they follow its gradient."""
-        push = jnp.where(self.active[:, None], self.push(theta), 0.0)
-        return -jnp.sum(push**2 / self.problem.pace(theta))
+    def loss_rate(self, theta: Parameters, push: Parameters) -> Float[Array, ""]:
+        """How the loss of the active units changes, which follow its gradient: this is their push."""
+        return -jnp.sum(self._only_active(push) ** 2 / self.problem.pace(theta))
 
     def observe(self, y: Parameters) -> View:
         """Loss curve with slope and curvature, and the drive of every unit."""
         theta = self.parameters(y)
         push = self.push(theta)
-        rate, curvature = jax.jvp(self.loss_rate, (theta,), (push,))
+        moving = lambda th: self.loss_rate(th, self.push(th))  # noqa: E731
+        rate, curvature = jax.jvp(moving, (theta,), (push,))
         return View(
             self.active_loss(theta),
             rate,
@@ -148,10 +150,12 @@ class Alternation(AbstractMotion):
         size = jnp.where(rules.wakes_by_norm, norms(theta)[:, 0], part)
         waking, sleeping = self._waking(size, utility, least), self._sleeping(part, utility)
         on_its_way = self.active & (jnp.abs(utility) > 2 * bend)
+        push = self.push(theta)
         return Margins(
             waking=jnp.where(~self.active & rules.dormant_move, waking, jnp.inf),
             sleeping=jnp.where(self.active & rules.active_move, sleeping, jnp.inf),
-            resting=self._resting(theta, loss, on_its_way),
+            resting=self._resting(theta, push, loss, on_its_way),
+            drive=drives(problem, theta, push),
         )
 
     def _waking(
@@ -175,16 +179,18 @@ class Alternation(AbstractMotion):
         return jnp.where(utility < 0, distance, jnp.inf)
 
     def _resting(
-        self, theta: Parameters, loss: Float[Array, ""], on_its_way: Bool[Array, " width"]
+        self,
+        theta: Parameters,
+        push: Parameters,
+        loss: Float[Array, ""],
+        on_its_way: Bool[Array, " width"],
     ) -> Float[Array, ""]:
         """Active units rest when they are calm beside the dormant ones that wait, or exhausted."""
-        push = self.push(theta)
         growth = growth_rates(theta, push)
         drive = drives(self.problem, theta, push) / self.rules.largest
         waiting = jnp.any(~self.active & (drive > self.rules.idle))
-        restless = jnp.maximum(
-            self._loss_falls(theta, loss, growth), self._units_move(growth, on_its_way)
-        )
+        falls = self._loss_falls(self.loss_rate(theta, push), loss, growth)
+        restless = jnp.maximum(falls, self._units_move(growth, on_its_way))
         calm = jnp.where(waiting, restless, jnp.inf)  # nobody to be calm beside
         distance = jnp.minimum(calm, self._drive_is_left(drive, waiting))
         return jnp.where(self.rules.active_move, jnp.log(jnp.maximum(distance, _TINY)), jnp.inf)
@@ -193,12 +199,12 @@ class Alternation(AbstractMotion):
         return jnp.max(jnp.where(self.active, 0.0, growth))
 
     def _loss_falls(
-        self, theta: Parameters, loss: Float[Array, ""], growth: Float[Array, " width"]
+        self, rate: Float[Array, ""], loss: Float[Array, ""], growth: Float[Array, " width"]
     ) -> Float[Array, ""]:
         """Fall of the loss while a dormant unit grows e-fold, over what is allowed: below 1 it stands."""
         gained = jnp.maximum(self.rules.level - loss, 0.0)
         allowed = self.rules.calm * self._fastest_dormant(growth) * gained
-        return jnp.maximum(-self.loss_rate(theta), _TINY) / jnp.maximum(allowed, _TINY)
+        return jnp.maximum(-rate, _TINY) / jnp.maximum(allowed, _TINY)
 
     def _units_move(
         self, growth: Float[Array, " width"], on_its_way: Bool[Array, " width"]

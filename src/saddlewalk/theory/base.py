@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
-import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk.curves import Stage, Stopped
@@ -48,12 +47,12 @@ class Start:
     @cached_property
     def norms(self) -> np.ndarray:
         """The norm of each unit."""
-        return np.asarray(norms(self.theta))[:, 0]
+        return norms(np.asarray(self.theta))[:, 0]
 
     @property
     def norm(self) -> float:
         """Root mean square of the norms: the size of a unit."""
-        return float(jnp.sqrt(jnp.mean(norms(self.theta) ** 2)))
+        return float(np.sqrt(np.mean(self.norms**2)))
 
     def check_dormant(self) -> None:
         """Units of norm 1 and more are not dormant: there is nothing to predict."""

@@ -125,7 +125,7 @@ def bounds_from_start(
     rates = np.asarray(problem.rates)
     first = np.cumsum([0, *(math.prod(shape) for shape in problem.shapes.values())])[:-1]
     gain = math.sqrt(math.prod(rates[first]))
-    largest = float(np.max(np.asarray(norms(start.theta / np.sqrt(rates)))))
+    largest = float(np.max(norms(np.asarray(start.theta) / np.sqrt(rates))))
     learned = half_learned_norm(shares, gain * utilities, problem.degree, problem.width)
     threshold = np.minimum(learned, 1 / math.sqrt(rates.max()))
     return np.asarray(waiting_time(largest, gain * utilities, problem.degree, threshold))

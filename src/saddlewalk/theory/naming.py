@@ -2,10 +2,9 @@
 
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from saddlewalk.problem import ParametersLike, Problem, task_modes
+from saddlewalk.problem import ParametersLike, Problem, compiled, task_modes
 
 _LOUD = 1e-6
 """A sample counts as one that a unit is active on above this part of its largest answer."""
@@ -24,14 +23,13 @@ def name_feature(
     """
     modes = task_modes(problem)
     if modes is not None:
-        was, now = (np.asarray(problem.function(theta)) for theta in (before, after))
+        was, now = (np.asarray(compiled.function(problem, theta)) for theta in (before, after))
         lead = modes.that_grew(was, now)
         return {**modes.names[lead], "strength": float(modes.strengths(now)[lead])}
     if not on:
         return {"kind": "adjustment"}
-    features = np.asarray(problem.features(after))
-    lengths = [float(problem.task.length(jnp.asarray(features[i]))) for i in on]
-    lead = on[int(np.argmax(lengths))]
+    features = np.asarray(compiled.features(problem, after))
+    lead = on[int(np.argmax(np.asarray(compiled.feature_lengths(problem, after))[list(on)]))]
     feature = problem.units.describe(problem.shapes, np.asarray(after[lead]), lead)
     if feature["kind"] == "direction":
         answer = np.abs(features[lead]).reshape(len(features[lead]), -1).max(axis=1)

@@ -37,7 +37,7 @@ from scipy.optimize import minimize
 
 from saddlewalk import ode
 from saddlewalk.curves import LossCurve, Stopped
-from saddlewalk.problem import Parameters, ParametersLike, Problem, compiled, norms
+from saddlewalk.problem import ParametersLike, Problem, compiled, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
@@ -58,9 +58,9 @@ class Moment:
     """Length of each unit in function space."""
 
     @property
-    def alone(self) -> Parameters:
+    def alone(self) -> ParametersLike:
         """The active units, with the dormant ones at zero."""
-        return jnp.where(jnp.asarray(self.active)[:, None], jnp.asarray(self.theta), 0.0)
+        return np.where(self.active[:, None], np.asarray(self.theta), 0.0)
 
 
 class Walk:
@@ -79,13 +79,15 @@ class Walk:
     def __init__(
         self,
         problem: Problem,
-        theta: Parameters,
+        theta: ParametersLike,
         *,
         real_time: bool,
         aligned: bool = False,
         max_time: float = math.inf,
         thresholds: Thresholds | None = None,
     ) -> None:
+        # between two pieces everything is NumPy: nothing small is compiled
+        theta = np.asarray(theta)
         self.problem, self.theta, self.real_time = problem, theta, real_time
         self.at = Thresholds() if thresholds is None else thresholds
         self.aligned, self.max_time = aligned, max_time
@@ -96,7 +98,7 @@ class Walk:
         self.evaluations = 0
         self.sign = signs(problem, theta)
         push = compiled.climb(problem, theta, compiled.residual(problem, 0 * theta))
-        self.largest_drive = np.asarray(drives(problem, theta, push))
+        self.largest_drive = drives(problem, theta, np.asarray(push))
         if problem.units.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
         self.level = float(compiled.loss(problem, 0 * theta))
@@ -122,9 +124,10 @@ class Walk:
         if self.problem.units.rotatable:
             self._mix_dormant()
         flow = self._flow(plateau=True)
-        if self._no_utility_left(np.asarray(_drives_of(flow, self.theta))):
+        margins = self._margins(flow)
+        if self._no_utility_left(np.asarray(margins.drive)):
             return Stopped.NO_UTILITY
-        if not bool(jnp.any(self._margins(flow).waking <= self.at.at_event)):
+        if not (margins.waking <= self.at.at_event).any():
             steps = 0
             for piece in self._integrate(
                 flow, "explicit", self._tolerance(self.at.plateau_tolerance)
@@ -207,7 +210,7 @@ class Walk:
 
         def cost(some: np.ndarray) -> tuple[float, np.ndarray]:
             y[active] = some
-            loss, slope = _active_loss(flow, jnp.asarray(y.reshape(shape)))
+            loss, slope = _active_loss(flow, y.reshape(shape))
             return float(loss), np.asarray(slope).ravel()[active]
 
         options = {
@@ -221,11 +224,9 @@ class Walk:
         if before - found.fun > self.at.tail * (self.level - before):
             return False  # the flow is passing a saddle
         y[active] = found.x
-        theta = flow.parameters(jnp.asarray(y.reshape(shape)))
+        theta = flow.parameters(y.reshape(shape))
         ratio = norms(theta)[self.active] / norms(self.theta)[self.active]
-        if (
-            float(jnp.abs(jnp.log(ratio)).max()) < self.at.near
-        ):  # else the bottom is infinitely far away
+        if np.abs(np.log(ratio)).max() < self.at.near:  # else the bottom is infinitely far away
             self.theta = theta
         return True
 
@@ -251,13 +252,12 @@ class Walk:
             wakes_by_norm=jnp.asarray(not real_time),
             **{name: jnp.asarray(value, dtype=jnp.float64) for name, value in numbers.items()},
         )
-        only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
         return Alternation(
             self.problem,
             jnp.asarray(self.largest_drive.max()),
             self.sign,
             jnp.asarray(self.active),
-            compiled.residual(self.problem, only_active),
+            compiled.residual(self.problem, self._only_active),
             rules,
         )
 
@@ -268,13 +268,13 @@ class Walk:
         residual = compiled.residual(self.problem, self.moments[-1].alone)
         theta = np.array(self.theta)
         theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
-        self.theta = jnp.asarray(theta)
+        self.theta = theta
 
     def _align_dormant(self) -> None:
         """Turn every dormant unit, at its norm, to the maximum of utility that it climbs to."""
-        dormant, norm = jnp.asarray(~self.active)[:, None], norms(self.theta)
+        norm = norms(self.theta)
         residual = compiled.residual(self.problem, self.moments[-1].alone)
-        flow = Alignment(self.problem, jnp.ones(()), None, residual, norm)
+        flow = Alignment(self.problem, jnp.ones(()), None, residual, jnp.asarray(norm))
         pieces = ode.integrate(
             flow,
             self.theta / norm,
@@ -287,8 +287,8 @@ class Walk:
             turning = np.where(self.active, 0.0, piece.saved[-1])
             if turning.max() <= self.at.aligned or piece.stalled:
                 break
-        direction = jnp.asarray(piece.end) / norms(jnp.asarray(piece.end))
-        self.theta = jnp.where(dormant, norm * direction, self.theta)
+        direction = piece.end / norms(piece.end)
+        self.theta = np.where(self.active[:, None], self.theta, norm * direction)
 
     def _integrate(self, flow: Alternation, kind: str, rtol: float, most: int | None = None) -> Any:
         """Advance `theta` and the clock piece by piece, and keep the loss curve."""
@@ -304,7 +304,7 @@ class Walk:
             max_time=self.max_time - origin if runs else math.inf,
         )
         for piece in pieces:
-            self.theta = flow.parameters(jnp.asarray(piece.end))
+            self.theta = flow.parameters(piece.end)
             self.evaluations += piece.evaluations
             view = piece.saved
             time = origin + piece.time if runs else np.full(len(piece.time), origin)
@@ -318,6 +318,11 @@ class Walk:
                 self.largest_drive = np.maximum(self.largest_drive, view.drive.max(axis=0))
             yield piece
 
+    @property
+    def _only_active(self) -> ParametersLike:
+        """The parameters with those of dormant units at zero."""
+        return np.where(self.active[:, None], self.theta, 0.0)
+
     def _margins(self, flow: Alternation) -> Margins:
         return jax.device_get(_margins_of(flow, self.theta))
 
@@ -326,14 +331,14 @@ class Walk:
         asleep = np.asarray(margins.sleeping) <= tolerance
         self.active &= ~asleep
         if asleep.any() and not self.real_time:
-            self.theta = jnp.where(jnp.asarray(asleep)[:, None], self.woke_as, self.theta)
+            self.theta = np.where(asleep[:, None], self.woke_as, self.theta)
         woke = self._wake(margins, tolerance) if self.real_time else False
         return bool(asleep.any()) or woke
 
     def _wake(self, margins: Margins, tolerance: float) -> bool:
         """Units at the threshold become active, several at once if they tie."""
         woken = np.asarray(margins.waking) <= tolerance
-        self.woke_as = jnp.where(jnp.asarray(woken)[:, None], self.theta, self.woke_as)
+        self.woke_as = np.where(woken[:, None], self.theta, self.woke_as)
         self.active |= woken
         return bool(woken.any())
 
@@ -341,8 +346,7 @@ class Walk:
         return not (drive > self.at.convergence * self.largest_drive)[~self.active].any()
 
     def _rest(self) -> None:
-        only_active = jnp.where(jnp.asarray(self.active)[:, None], self.theta, 0.0)
-        self.level = float(compiled.loss(self.problem, only_active))
+        self.level = float(compiled.loss(self.problem, self._only_active))
         last = self.moments[-1]
         self._curve.append(np.array([[self.time, self.level, 0.0, 0.0]]))
         self.moments.append(Moment(self._points, self.theta, self.active.copy(), last.output))
@@ -374,9 +378,8 @@ class Walk:
 
 
 @eqx.filter_jit
-def _active_loss(flow: Alternation, y: Parameters) -> Any:
+def _active_loss(flow: Alternation, y: ParametersLike) -> Any:
     return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)
 
 
-_drives_of = eqx.filter_jit(lambda flow, th: drives(flow.problem, th, flow.push(th)))
 _margins_of = eqx.filter_jit(lambda flow, theta: flow.margins(theta))

@@ -83,7 +83,7 @@ class Diagonal(AbstractUnits):
         self, shapes: Shapes, width: int, scale: float, key: PRNGKeyArray
     ) -> Float[Array, "width size"]:
         """`theta_i(0) = (u, v) = (sqrt(2) alpha, 0)`, that is p = q = alpha. No randomness."""
-        return jnp.full((width, 2), scale / math.sqrt(self.rate_u))
+        return jnp.full((width, 2), scale / math.sqrt(self.rate_u), dtype=jnp.float64)
 
     def rated(self, rates: dict[str, float], shapes: Shapes) -> tuple["Diagonal", np.ndarray]:
         r"""Rates of u and v: plain flow in :math:`u/\sqrt{\eta_u}, v/\sqrt{\eta_v}`, rotated as ever."""
