@@ -18,8 +18,8 @@ run: $(VENV)/.run       ## predict, simulate and compare modular addition; pictu
 test: $(VENV)/.test      ## the quick tests: minutes
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not slow"
 
-test-all: $(VENV)/.test  ## all tests, the figures at their default sizes too
-	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile
+test-all: test           ## and the slow ones: figures at their default sizes, the code blocks of the docs
+	XLA_FLAGS=--xla_cpu_use_fusion_emitters=false $(BIN)/python -m pytest --numprocesses=2 --dist=load -m slow
 
 lint: $(VENV)/.dev      ## lint, format, types, layers
 	$(BIN)/ruff check

@@ -206,7 +206,7 @@ def test_bad_starts(small_regression):
         sw.predict(small_regression, units, 1e-3, start=start * [[1], [1e4]])
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_real_time_agrees_with_gradient_flow_on_relu(seed):
     task, units = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2), sw.units.Dense(5)
     stairs = sw.predict(task, units, 1e-8, seed)

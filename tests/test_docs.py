@@ -61,6 +61,7 @@ def keep_network(path):
     torch.save({"0.weight": torch.randn(4, 3), "2.weight": torch.randn(1, 4)}, path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_blocks_run(name, desk, capsys):
     page = ROOT / name

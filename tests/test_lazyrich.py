@@ -52,7 +52,7 @@ def draw_neurons(case, many):
     return a, w, target, rates
 
 
-@pytest.mark.parametrize("case", ["up", "balanced", "down"])
+@pytest.mark.parametrize("case", ["up", "balanced", pytest.param("down", marks=pytest.mark.slow)])
 def test_exact_neuron_follows_the_flow(case):
     """a, w to 1e-8 of their norm at times up to 1e3; downstream with and without a crossing of zero."""
     many = MANY if case != "down" else 4 * MANY

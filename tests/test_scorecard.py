@@ -294,6 +294,7 @@ reproduce(list(ENTRIES), sys.argv[1])
 """
 
 
+@pytest.mark.slow
 def test_killed_five_times_at_random_moments(tmp_path):
     script = tmp_path / "slow.py"
     script.write_text(SLOW)
@@ -339,6 +340,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_entry_that_kills_its_process_keeps_nothing_else_from_running(tmp_path, workers):
     script, out = tmp_path / "deadly.py", tmp_path / "out"

@@ -367,6 +367,7 @@ def assert_same(folder, quiet):
     np.testing.assert_array_equal(found["status"], quiet["status"])
 
 
+@pytest.mark.slow
 def test_workers_that_are_killed(slow_script, tmp_path):
     script, quiet = slow_script
     running = start(script, tmp_path, "2")
@@ -378,6 +379,7 @@ def test_workers_that_are_killed(slow_script, tmp_path):
     assert_same(tmp_path, quiet)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [(), ("2",)])
 def test_a_client_that_is_killed(slow_script, tmp_path, workers):
     script, quiet = slow_script
