@@ -11,8 +11,8 @@ from pathlib import Path
 
 import saddlewalk as sw
 from saddlewalk.theory.agf import read_walk
-from saddlewalk.theory.thresholds import Thresholds
-from saddlewalk.theory.walk import Walk
+from saddlewalk.theory.agf.thresholds import Thresholds
+from saddlewalk.theory.agf.walk import Walk
 
 HERE = Path(__file__).parent
 RUNS = {
@@ -96,7 +96,7 @@ Made by `benchmarks/thresholds.py`. Largest relative change of a jump time, and 
 with the defaults, on diagonal, linear, attention, quadratic, tanh and ReLU networks (small ones, at their
 usual scales). Where the number of stages changes, that is said, and the times are not compared. `collapse`,
 `kinked_tolerance_printed` and `aligned` belong to Algorithm 1 and were tried there. What each threshold is
-for: `src/saddlewalk/theory/thresholds.py`.
+for: `src/saddlewalk/theory/agf/thresholds.py`.
 
 """
 

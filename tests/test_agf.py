@@ -11,7 +11,7 @@ import saddlewalk as sw
 from saddlewalk import ode
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
-from saddlewalk.theory.walk import Walk
+from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.units import AbstractUnits
 
 DIAGONAL = sw.units.Diagonal()

@@ -30,6 +30,9 @@ MODULES = {
     "saddlewalk.flow.follow": "saddlewalk.flow.continuous",
     "saddlewalk.flow.descent": "saddlewalk.flow.steps",
     "saddlewalk.flow.together": "saddlewalk.figures.networks.ensembles",
+    "saddlewalk.theory.naming": "saddlewalk.theory.agf.naming",
+    "saddlewalk.theory.walk": "saddlewalk.theory.agf.walk",
+    "saddlewalk.theory.alternation": "saddlewalk.theory.agf.alternation",
     "saddlewalk.diagnose.stages": "saddlewalk.flow.observed",
     **_FIGURES,
 }

@@ -62,6 +62,11 @@ class OneMode(AbstractTheory[Moments, Dense]):
         )
         return Outcome((stage,), Stopped.NO_DORMANT)
 
+    @property
+    def preferred(self):
+        """What `method="auto"` takes: this theory where its hypotheses hold."""
+        return "closed" if all(one.holds for one in self.audit) else "numeric"
+
     @cached_property
     def audit(self):
         """Each hypothesis, measured, with what is needed."""

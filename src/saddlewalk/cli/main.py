@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from saddlewalk import store
-from saddlewalk.cli.options import flag_of, in_flags, run_of, takes_run
+from saddlewalk.cli.options import flag_of, in_flags, run_from_flags, takes_run
 from saddlewalk.cli.papers import reproduce
 from saddlewalk.cli.results import note, show, write_folder
 from saddlewalk.cli.stored import diagnose_stored, refuse_foreign
@@ -160,7 +160,7 @@ main.add_command(sweep)
 
 def _prepared(setting: str, options: dict[str, Any], out: str | None, force: bool) -> Run:
     """The run, with everything checked that can be checked before computing."""
-    run = run_of(setting, options)
+    run = run_from_flags(setting, options)
     if out is not None:
         store.check_folder_free(out, force)
     return run

@@ -57,7 +57,7 @@ def takes_run(*, predicts: bool = False, trains: bool = False) -> Callable:
     return _decorated([click.argument("setting"), *flags, *_PLACE])
 
 
-def run_of(setting: str, options: dict[str, Any]) -> Run:
+def run_from_flags(setting: str, options: dict[str, Any]) -> Run:
     """The run that a command line asks for; what is not given is left to the defaults of a run."""
     asked = {k: v for k, v in options.items() if k in _OPTIONS and v is not None}
     return Run.of(setting, **asked)

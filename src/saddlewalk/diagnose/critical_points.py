@@ -92,7 +92,7 @@ def loss_at(problem: Problem, theta: Array) -> float:
     problem : units, data and loss.
     theta : parameters `(width, size)`.
     """
-    return float(compiled.slope(problem, theta)[0])
+    return float(compiled.loss_and_gradient(problem, theta)[0])
 
 
 # --- narrower and wider -----------------------------------------------------------------------------
@@ -161,17 +161,17 @@ def _refined(problem: Problem, theta: Array, scale: float, empty: float) -> tupl
     Gradient flow leads a narrow network to a minimum of its own, which is found by descent. If that
     goes far away, the narrow network may itself be at a saddle, which is found by Gauss-Newton steps.
     """
-    loss, gradient = compiled.slope(problem, theta)
+    loss, gradient = compiled.loss_and_gradient(problem, theta)
     if _relative(theta, gradient, empty) < _STILL:
         return theta, True
     point = _descended(problem, theta, empty)
-    end, slope = compiled.slope(problem, point)
+    end, slope = compiled.loss_and_gradient(problem, point)
     if float(loss - end) < MATTERS * scale and _relative(point, slope, empty) < _SLOW:
         return point, True
     if theta.size > _DENSE:
         return point, False
     point = _balanced_forces(problem, theta)
-    return point, _relative(point, compiled.slope(problem, point)[1], empty) < _SLOW
+    return point, _relative(point, compiled.loss_and_gradient(problem, point)[1], empty) < _SLOW
 
 
 def _descended(problem: Problem, theta: Array, empty: float, most: int = 1000) -> Array:
@@ -179,7 +179,7 @@ def _descended(problem: Problem, theta: Array, empty: float, most: int = 1000) -
     unit = max(abs(empty), 1e-300)  # the criteria of the method are absolute
 
     def cost(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        value, slope = compiled.slope(problem, jnp.asarray(flat).reshape(theta.shape))
+        value, slope = compiled.loss_and_gradient(problem, jnp.asarray(flat).reshape(theta.shape))
         return float(value) / unit, np.asarray(slope).ravel() / unit
 
     options = {"maxiter": most, "maxfun": 2 * most, "gtol": 1e-11, "ftol": 1e-16, "maxcor": 30}
@@ -192,7 +192,7 @@ def _balanced_forces(problem: Problem, theta: Array) -> Array:
     """A point of zero gradient of any kind, by least squares on the gradient."""
     place = lambda flat: jnp.asarray(flat).reshape(theta.shape)  # noqa: E731
     found = least_squares(
-        lambda flat: np.asarray(compiled.slope(problem, place(flat))[1]).ravel(),
+        lambda flat: np.asarray(compiled.loss_and_gradient(problem, place(flat))[1]).ravel(),
         np.asarray(theta).ravel(),
         jac=lambda flat: np.asarray(compiled.hessian(problem, place(flat))),
         xtol=1e-14,

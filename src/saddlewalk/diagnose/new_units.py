@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem, compiled, norms
+from saddlewalk.theory.bounds import waiting_time
 from saddlewalk.theory.timescales import separation
 from saddlewalk.units import Relation
 
@@ -78,7 +79,7 @@ def time_to_grow(problem: Problem, theta: Array, point: Array, utility: float) -
     """
     if math.isnan(utility):
         return math.nan
-    kappa, norm = problem.degree, norms(np.asarray(theta))[:, 0]
+    norm = norms(np.asarray(theta))[:, 0]
     # linear units that have grown hold some of every direction; others have taken their place
     small = np.flatnonzero(
         (norm < _GROWN * norm.max()) | (Relation.DEPENDENT in problem.relations())
@@ -90,5 +91,4 @@ def time_to_grow(problem: Problem, theta: Array, point: Array, utility: float) -
         fewer = problem.resized(len(small))
         return separation(fewer, theta[small], compiled.residual(problem, point)).duration
     except InputError:  # no closed form: the largest unit, as if it were aligned
-        pace = kappa * utility
-        return -math.log(size) / pace if kappa == 2 else size ** (2 - kappa) / ((kappa - 2) * pace)
+        return float(waiting_time(size, utility, problem.degree))

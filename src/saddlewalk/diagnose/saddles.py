@@ -208,7 +208,7 @@ def classify(
     widths : effective widths of this network.
     """
     here = jnp.asarray(theta)
-    loss, gradient = compiled.slope(problem, here)
+    loss, gradient = compiled.loss_and_gradient(problem, here)
     matters = _scale(problem, float(loss), origin) if scale is None else scale
     near = critical_point(problem, here, scale=matters, empty=origin.loss, widths=widths)
     new = best_new_unit(problem, near.theta)

@@ -66,12 +66,12 @@ class FigureResult(store.AbstractResult):
             "numbers": self.numbers,
         }
 
-    def write(self, folder: Path) -> None:
-        """Picture as PNG and SVG, claims and numbers as JSON, into an existing folder."""
+    def write(self, folder: Path, **more: Any) -> None:
+        """Picture as PNG and SVG, claims and numbers as JSON, and whatever else, into an existing folder."""
         with draw.styled():
             self.figure.savefig(folder / "figure.png")
             self.figure.savefig(folder / "figure.svg", metadata={"Date": None})
-        store.write_json(self.to_json(), folder / "result.json")
+        store.write_json({**self.to_json(), **more}, folder / "result.json")
 
     def to_xarray(self) -> "xr.Dataset":
         """The claims along a dimension `claim`, and the picture as the bytes of a PNG."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from saddlewalk import ode
 from saddlewalk.curves import Stopped
+from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
@@ -20,8 +21,6 @@ _SMALL = 150
 """Parameters up to which a dense Jacobian is cheap."""
 _PATIENCE = 20_000
 """Explicit steps after which a small problem counts as stiff."""
-_TOLERANCE = {"explicit": 1e-8, "implicit": 1e-8, "stabilized": 1e-6}
-"""Error of a step; the stabilized method is of order 2, and would take ten times the steps at 1e-8."""
 _KINKED_TOLERANCE = 1e-5
 
 
@@ -52,7 +51,7 @@ class FlowRun:
         self.flow = make_flow(problem, theta, first)
         self.state = self.flow.state(theta)
         self.recorder, self.bar = recorder, bar
-        self.smooth, self.degree = problem.smooth, problem.degree
+        self.smooth, self.degree = problem.smooth, problem.pace_degree
         self.rest, self.max_steps = rest, max_steps
         self.steps = self.evaluations = 0
         self.time = 0.0
@@ -144,11 +143,16 @@ def integrate_flows(
     times : moments at which parameters are wanted; none if empty.
     """
     problem = problems[0]
+    if problem.adaptive and kind in ("implicit", "stabilized"):
+        raise InputError(
+            f"`solver` '{kind}' is for a gradient flow in a fixed metric, which adaptive rates are not. "
+            "Take 'auto' or 'explicit'."
+        )
     smooth, small = problem.smooth, starts[0].size <= _SMALL
     solver = _suitable(problem, small) if kind == "auto" else kind
     rtol = tolerance
     if rtol is None:
-        rtol = _TOLERANCE[solver] if smooth else _KINKED_TOLERANCE
+        rtol = ode.METHODS[solver].tolerance if smooth else _KINKED_TOLERANCE
     runs = [
         FlowRun(*given, bar, Rest(given[2], convergence), max_steps)
         for given in zip(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saddlewalk.curves import Jump, LossCurve, Stage, find_jumps, turned_on
+from saddlewalk.tasks.base import mode_that_grew
 
 if TYPE_CHECKING:
     from saddlewalk.flow import Trajectory
@@ -61,7 +62,6 @@ def _mode_that_grew(path: "Trajectory", jump: Jump) -> dict[str, Any] | None:
         for k in (jump.index_before, jump.index_after)
     ]
     was, now = path.data["strength"].values[ends]
-    gain = [mode["weight"] for mode in modes] * ((1 - was) ** 2 - (1 - now) ** 2)
-    lead = int(np.argmax(gain))
+    lead = mode_that_grew([mode["weight"] for mode in modes], was, now)
     name = {key: value for key, value in modes[lead].items() if key != "weight"}
     return {**name, "strength": float(now[lead])}

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from saddlewalk import ode
 from saddlewalk.curves.stages import acceleration
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.flow.continuous import integrate_flows
@@ -13,12 +14,12 @@ from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.steps import descend
 from saddlewalk.flow.trajectory import Trajectory
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import AbstractLoss, Parameters, Problem, compiled, norms, task_modes
+from saddlewalk.problem import AbstractLoss, Parameters, Problem, compiled, mean_norm, task_modes
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, Modes
 from saddlewalk.units import AbstractUnits
 
-SOLVERS = ("auto", "explicit", "implicit", "stabilized", "descent", "sgd")
+SOLVERS = ("auto", *ode.METHODS, "descent", "sgd")
 Observables = dict[str, Callable[[np.ndarray], Any]]
 
 
@@ -221,7 +222,7 @@ def _strength_of(problem: Problem, modes: Modes | None) -> Observables:
 
 
 def _acceleration(problem: Problem, theta: Parameters) -> float:
-    norm = float(np.sqrt(np.mean(norms(np.asarray(theta)) ** 2)))
+    norm = mean_norm(theta)
     return acceleration(norm, problem.pace_degree) if 0 < norm < 1 else 1.0
 
 
@@ -237,21 +238,20 @@ def _check_step_options(kind: str, options: dict[str, Any]) -> None:
     foreign = [name for name in given if name not in takes]
     if foreign:
         raise InputError(
-            f"{foreign[0]} goes with finite steps (solver 'sgd' or 'descent'), not with '{kind}'."
+            f"`{foreign[0]}` goes with finite steps (solver 'sgd' or 'descent'), not with '{kind}'."
         )
 
 
 def _check_observables(observables: Observables) -> None:
-    taken = sorted(
-        set(observables) & {"strength", "time", "saved", "crossing", "parameters", *STEP_FIELDS}
-    )
+    own = {"strength", "time", "saved", "crossing", "parameters", *STEP_FIELDS}
+    taken = [n for n in observables if n in own or n.startswith(("problem_", "crossing_"))]
     if taken:
         raise InputError(f"An observable cannot be called '{taken[0]}': the trajectory has one.")
 
 
 def _checked_seed(seed: Any) -> int:
     if int(seed) != seed or not 0 <= seed < 2**63:
-        raise InputError(f"The seed must be a whole number of at least 0; got {seed}.")
+        raise InputError(f"`seed` must be a whole number of at least 0; got {seed}.")
     return int(seed)
 
 
@@ -259,13 +259,13 @@ def _check_limits(
     max_time: float, max_steps: int, convergence: float, tolerance: float | None
 ) -> None:
     if not max_time > 0:
-        raise InputError(f"The time limit must be positive; got {max_time}.")
+        raise InputError(f"`max_time` must be positive; got {max_time}.")
     if max_steps < 1:
-        raise InputError(f"The step limit must be at least 1; got {max_steps}.")
+        raise InputError(f"`max_steps` must be at least 1; got {max_steps}.")
     if not 0 <= convergence < 1:
-        raise InputError(f"The convergence must lie in [0, 1); got {convergence}.")
+        raise InputError(f"`convergence` must lie in [0, 1); got {convergence}.")
     if tolerance is not None and not 1e-13 <= tolerance < 1:
-        raise InputError(f"The tolerance must lie between 1e-13 and 1; got {tolerance}.")
+        raise InputError(f"`tolerance` must lie between 1e-13 and 1; got {tolerance}.")
 
 
 def _checked_times(times: Any) -> np.ndarray:
@@ -273,5 +273,5 @@ def _checked_times(times: Any) -> np.ndarray:
         return np.zeros(0)
     wanted = np.unique(np.asarray(times, dtype=float))
     if wanted.size and (not np.isfinite(wanted).all() or wanted[0] < 0):
-        raise InputError("times must be finite and not negative.")
+        raise InputError("`times` must be finite and not negative.")
     return wanted

@@ -1,6 +1,7 @@
 """The only door to the ODE solvers."""
 
 from saddlewalk.ode.chebyshev import Chebyshev as Chebyshev
+from saddlewalk.ode.integrate import METHODS as METHODS
 from saddlewalk.ode.integrate import Integration as Integration
 from saddlewalk.ode.integrate import Piece as Piece
 from saddlewalk.ode.integrate import integrate as integrate

@@ -31,8 +31,12 @@ class AbstractMethod(eqx.Module):
     error_order: eqx.AbstractClassVar[int]
     """Power of the step with which the error estimate falls."""
 
-    typical_evaluations: ClassVar[int] = 6
-    """Right-hand sides a step, about: decides how many steps make a piece."""
+    tolerance: ClassVar[float] = 1e-8
+    """Error of a step that suits it, where nobody asks for another."""
+
+    def typical_evaluations(self, y: State) -> int:
+        """Right-hand sides a step, about: decides how many steps make a piece."""
+        return 6
 
     def init(self, y: State) -> Any:
         """What is remembered before the first step."""

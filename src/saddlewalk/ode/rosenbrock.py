@@ -62,6 +62,10 @@ class Rosenbrock(AbstractMethod):
 
     error_order: ClassVar[int] = 4
 
+    def typical_evaluations(self, y: State) -> int:
+        """A Jacobian, column by column, and the stages."""
+        return super().typical_evaluations(y) + y.size
+
     def step(self, y: State, velocity: State, h: Float[Array, ""], memory: None) -> Step:
         """One step; not-a-number where the matrix is not positive definite."""
         a, c = jnp.asarray(square(_A)), jnp.asarray(square(_C))

@@ -5,6 +5,7 @@ from saddlewalk.problem.problem import Parameters as Parameters
 from saddlewalk.problem.problem import ParametersLike as ParametersLike
 from saddlewalk.problem.problem import Problem as Problem
 from saddlewalk.problem.problem import SquaredError as SquaredError
+from saddlewalk.problem.problem import mean_norm as mean_norm
 from saddlewalk.problem.problem import norms as norms
 from saddlewalk.problem.problem import task_modes as task_modes
 from saddlewalk.problem.where import TrainedNetwork as TrainedNetwork

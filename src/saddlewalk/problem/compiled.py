@@ -47,7 +47,9 @@ def loss(problem: Problem, theta: ParametersLike) -> Float[Array, ""]:
 
 
 @eqx.filter_jit
-def slope(problem: Problem, theta: ParametersLike) -> tuple[Float[Array, ""], Parameters]:
+def loss_and_gradient(
+    problem: Problem, theta: ParametersLike
+) -> tuple[Float[Array, ""], Parameters]:
     """The loss, and its gradient.
 
     Parameters

@@ -60,7 +60,7 @@ class AbstractMotion(AbstractFlow):
         """Rounding of a velocity of natural size."""
         if self.sign is not None:
             return jnp.full_like(y, _ROUNDING * self.drive)
-        size = _ROUNDING * self.drive * norms(y) ** (self.problem.degree - 1)
+        size = _ROUNDING * self.drive * norms(y) ** (self.problem.pace_degree - 1)
         return jnp.broadcast_to(size, y.shape)
 
 

@@ -221,13 +221,15 @@ class Problem(eqx.Module):
         """
         theta = jnp.asarray(start, dtype=jnp.float64)
         if theta.shape != (self.width, self.size):
-            raise InputError(f"start must have shape {(self.width, self.size)}; got {theta.shape}.")
+            raise InputError(
+                f"`start` must have shape {(self.width, self.size)}; got {theta.shape}."
+            )
         if not bool(jnp.all(jnp.isfinite(theta))):
-            raise InputError("start holds NaN or infinite numbers.")
+            raise InputError("`start` holds NaN or infinite numbers.")
         if self.units.multiplicative and bool(jnp.any(theta == 0)):
-            raise InputError("start holds a zero, which these units can never leave.")
+            raise InputError("`start` holds a zero, which these units can never leave.")
         if not bool(jnp.all(jnp.any(theta != 0, axis=1))):
-            raise InputError("start holds a unit of zeros, which gradient flow never moves.")
+            raise InputError("`start` holds a unit of zeros, which gradient flow never moves.")
         return theta
 
     def weights(self, theta: ParametersLike) -> Weights:
@@ -364,6 +366,16 @@ def _checked_width(width: object) -> int:
     if not isinstance(width, int | np.integer) or width < 1:
         raise InputError(f"The width must be a whole number of at least 1; got {width}.")
     return int(width)
+
+
+def mean_norm(theta: ParametersLike) -> float:
+    """Root mean square of the norms: the size of a unit.
+
+    Parameters
+    ----------
+    theta : parameters `(width, size)`.
+    """
+    return float(np.sqrt(np.mean(norms(np.asarray(theta)) ** 2)))
 
 
 def norms(theta: Float[Kind, "width size"]) -> Float[Kind, "width 1"]:

@@ -15,10 +15,12 @@ class Option(NamedTuple):
 
     kind: type
     help: str
+    same_program: bool = False
+    """Whether runs that differ in nothing else share a compiled program: no shape depends on it."""
 
 
-def _option(default: Any, kind: type, words: str) -> Any:
-    return field(default=default, metadata={"option": Option(kind, words)})
+def _option(default: Any, kind: type, words: str, *, same_program: bool = False) -> Any:
+    return field(default=default, metadata={"option": Option(kind, words, same_program)})
 
 
 def options_of(part: type) -> dict[str, Option]:
@@ -36,19 +38,26 @@ class StartOptions:
     """Where a network starts."""
 
     scale: float | None = _option(
-        None, float, "Initialization scale alpha (default: the setting's own)."
+        None, float, "Initialization scale alpha (default: the setting's own).", same_program=True
     )
-    seed: int = _option(0, int, "Seed of the initialization.")
+    seed: int = _option(0, int, "Seed of the initialization.", same_program=True)
     delta: float | None = _option(
         None,
         float,
         "Balance of each unit at the start: > 0 upstream (first layer learns faster), < 0 downstream.",
+        same_program=True,
     )
     alpha: float | None = _option(
-        None, float, "Or: first layer over alpha, last layer times alpha (to the degree)."
+        None,
+        float,
+        "Or: first layer over alpha, last layer times alpha (to the degree).",
+        same_program=True,
     )
     tau: float | None = _option(
-        None, float, "Overall scale, instead of `scale`: a unit's two norms multiply to tau^2."
+        None,
+        float,
+        "Overall scale, instead of `scale`: a unit's two norms multiply to tau^2.",
+        same_program=True,
     )
 
     @property
@@ -74,7 +83,12 @@ class MotionOptions:
 class PredictionOptions:
     """What to predict with."""
 
-    method: str = _option("auto", str, "How to predict: auto, or what `saddlewalk settings` lists.")
+    method: str = _option(
+        "auto",
+        str,
+        "How to predict: auto, or what `saddlewalk settings` lists.",
+        same_program=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -106,7 +120,7 @@ DATA: dict[str, Option] = {
     "dim": Option(int, "Inputs of made data."),
     "outputs": Option(int, "Outputs of made data."),
     "features": Option(int, "Directions hidden in made data."),
-    "decay": Option(float, "Input eigenvalues fall like k^-decay."),
+    "decay": Option(float, "Input eigenvalues fall like k^-decay.", same_program=True),
     "commuting": Option(bool, "Input axes as those of the map."),
     "eigenvalues": Option(str, "Of the tokens' covariance: 4,2,1."),
     "context": Option(int, "Examples before the query."),
@@ -114,9 +128,11 @@ DATA: dict[str, Option] = {
     "p": Option(int, "Modulus."),
     "spectrum": Option(str, "Fourier spectrum of the encoding: 1:10,3:5,5:2.5."),
     "sparsity": Option(int, "Nonzero coefficients of made data."),
-    "noise": Option(float, "Noise in the targets of made data."),
-    "correlation": Option(float, "Correlation of neighboring inputs of made data."),
-    "data_seed": Option(int, "Seed of made data."),
+    "noise": Option(float, "Noise in the targets of made data.", same_program=True),
+    "correlation": Option(
+        float, "Correlation of neighboring inputs of made data.", same_program=True
+    ),
+    "data_seed": Option(int, "Seed of made data.", same_program=True),
 }
 """Options of tasks; a setting takes some of them."""
 

@@ -16,7 +16,10 @@ from typing import TYPE_CHECKING, Any
 from saddlewalk.errors import InputError
 from saddlewalk.settings.catalog import Setting, find_setting
 from saddlewalk.settings.options import (
+    DATA,
+    UNITS,
     MotionOptions,
+    Option,
     PredictionOptions,
     StartOptions,
     TrainingOptions,
@@ -184,16 +187,19 @@ def train_runs(runs: Iterable[Run], *, progress: bool | None = None) -> "list[Tr
     )
 
 
-def run_options(setting: str, *parts: str) -> list[str]:
-    """Names of the options of a run: those of the setting's task and units, and of parts of a run.
+def run_options(setting: str, *parts: str) -> dict[str, Option]:
+    """The options of a run by name: those of the setting's task and units, and of parts of a run.
 
     Parameters
     ----------
     setting : name of a setting.
     *parts : "start", "motion", "prediction", "training"; all of them if none is named.
     """
-    wanted = [_PARTS[name] for name in parts or _PARTS]
-    return [*find_setting(setting).options, *(name for part in wanted for name in options_of(part))]
+    known = {**DATA, **UNITS}
+    options = {name: known[name] for name in find_setting(setting).options}
+    for part in parts or _PARTS:
+        options |= options_of(_PARTS[part])
+    return options
 
 
 def _part(part: type, options: Mapping[str, Any]) -> Any:

@@ -141,9 +141,6 @@ def check_folder_free(path: str | Path, force: bool = False) -> None:
             f"The folder {target} holds things that are not a result of saddlewalk "
             f"({foreign[0]}, ...); it is not replaced. Choose another name."
         )
-    nearest = next(parent for parent in target.resolve().parents if parent.exists())
-    if not os.access(nearest, os.W_OK):
-        raise InputError(f"Cannot write to {nearest}. Choose another output folder.")
 
 
 def lock_folder(path: str | Path) -> Callable[[], None]:

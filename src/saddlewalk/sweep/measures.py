@@ -20,7 +20,6 @@ from saddlewalk.diagnose import find_phases, find_regime
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.features import RFMClassifier, RFMRegressor
 from saddlewalk.flow import Trajectory
-from saddlewalk.problem import Problem
 from saddlewalk.settings import Run, find_setting, run_options, train_runs
 from saddlewalk.tasks import Samples
 
@@ -29,11 +28,6 @@ _NAN = float("nan")
 _TRAINED = ("start", "motion", "training")
 _ESTIMATORS = {"regressor": RFMRegressor, "classifier": RFMClassifier}
 _FIT = ("estimator", "held_out", "seed", *RFMRegressor().get_params())
-_NUMBERS = (
-    *("scale", "seed", "delta", "alpha", "tau"),
-    *("data_seed", "noise", "correlation", "decay", "method"),
-)
-"""Parameters that change no shape: cells that differ in nothing else share a compiled program."""
 _MOMENTS, _COPIES, _BYTES = 256, 4, 8
 """Recorded moments of a piece of a training, and how often a batch has them in memory."""
 
@@ -46,7 +40,7 @@ class Prediction:
 
     def options(self, setting: str) -> list[str]:
         """Parameters of a cell."""
-        return run_options(setting, "start", "motion", "prediction")
+        return list(run_options(setting, "start", "motion", "prediction"))
 
     def __call__(self, **cell: Any) -> Numbers:
         """How many features, when the first and the last, and the loss after it."""
@@ -69,7 +63,7 @@ class Training:
 
     def options(self, setting: str) -> list[str]:
         """Parameters of a cell."""
-        return run_options(setting, *self.parts)
+        return list(run_options(setting, *self.parts))
 
     def __call__(self, **cell: Any) -> Numbers:
         """Train one network."""
@@ -78,7 +72,8 @@ class Training:
 
     def program(self, cell: Mapping[str, Any]) -> str:
         """All that is fixed when a program is compiled."""
-        fixed = {name: value for name, value in cell.items() if name not in _NUMBERS}
+        options = run_options(cell["setting"])
+        fixed = {k: v for k, v in cell.items() if k not in options or not options[k].same_program}
         return json.dumps(fixed, sort_keys=True, default=str)
 
     def together(self, cells: Sequence[Mapping[str, Any]]) -> list[Numbers]:
@@ -164,7 +159,7 @@ def _diagnosed(run: Run, path: Trajectory) -> Numbers:
 
 def _placed(run: Run, path: Trajectory) -> Numbers:
     """How far the tangent kernel turned, how late, and how far the parameters went."""
-    found = find_regime(path, Problem(run.task, run.units, keep_samples=True), progress=False)
+    found = find_regime(path, progress=False)
     names = ("kernel_distance", "kernel_growth", "parameter_distance")
     ends = {name: float(found.data[name][-1]) for name in names}
     return {**ends, "delay": float(found.delay), "loss": float(path.loss[-1])}

@@ -47,8 +47,18 @@ class Modes(NamedTuple):
 
     def that_grew(self, before: Any, after: Any) -> int:
         """The mode whose growth between two functions took most of the loss."""
-        gain = (1 - self.strengths(before)) ** 2 - (1 - self.strengths(after)) ** 2
-        return int(np.argmax(self.weights * gain))
+        return mode_that_grew(self.weights, self.strengths(before), self.strengths(after))
+
+
+def mode_that_grew(weights: Any, before: Any, after: Any) -> int:
+    """The mode whose growth took most of the loss, of which it leaves weight (1 - strength)^2.
+
+    Parameters
+    ----------
+    weights : loss that each mode holds while nothing is learned.
+    before, after : strengths of the modes.
+    """
+    return int(np.argmax(np.asarray(weights) * ((1 - before) ** 2 - (1 - after) ** 2)))
 
 
 class AbstractTask(eqx.Module):

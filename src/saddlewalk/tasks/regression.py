@@ -32,7 +32,7 @@ def sparse_regression(
     sparsity = dim if sparsity is None else sparsity
     for name, value in {"samples": samples, "dim": dim, "sparsity": sparsity}.items():
         if value < 1:
-            raise InputError(f"--{name} must be at least 1; got {value}.")
+            raise InputError(f"`{name}` must be at least 1; got {value}.")
     if seed < 0:
         raise InputError(f"The seed of the data must not be negative; got {seed}.")
     if sparsity > dim:
@@ -70,7 +70,7 @@ def linear_map(
     """
     for name, value in {"dim": dim, "outputs": outputs}.items():
         if value < 1:
-            raise InputError(f"--{name} must be at least 1; got {value}.")
+            raise InputError(f"`{name}` must be at least 1; got {value}.")
     rng = np.random.default_rng(seed)
     b = rng.normal(size=(outputs, dim))
     axes = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
@@ -103,7 +103,7 @@ def hidden_directions(
     checked = {"samples": samples, "dim": dim, "outputs": outputs, "features": features}
     for name, value in checked.items():
         if value < 1:
-            raise InputError(f"--{name} must be at least 1; got {value}.")
+            raise InputError(f"`{name}` must be at least 1; got {value}.")
     if features > dim:
         raise InputError(f"`features` {features} is larger than `dim` {dim}.")
     if not noise >= 0:

@@ -14,7 +14,7 @@ import numpy as np
 
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.errors import InputError
-from saddlewalk.problem import Parameters, Problem, norms
+from saddlewalk.problem import Parameters, Problem, mean_norm, norms
 from saddlewalk.tasks import AbstractTask
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import AbstractUnits
@@ -52,7 +52,7 @@ class Start:
     @property
     def norm(self) -> float:
         """Root mean square of the norms: the size of a unit."""
-        return float(np.sqrt(np.mean(self.norms**2)))
+        return mean_norm(self.theta)
 
     def check_dormant(self) -> None:
         """Units of norm 1 and more are not dormant: there is nothing to predict."""

@@ -368,7 +368,7 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
         columns = design / np.linalg.norm(design, axis=0)
         cosine = np.abs(columns.T @ columns) - np.eye(columns.shape[1])
         closest = float(cosine.max()) if cosine.size > 1 else 0.0
-        norm = math.sqrt(2) * self.initial
+        norm = self.start.norm
         return (
             Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
             Assumption(

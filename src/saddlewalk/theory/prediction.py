@@ -18,7 +18,7 @@ from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.diagonal import DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
-from saddlewalk.theory.staircase import Staircase
+from saddlewalk.theory.staircase import Assumption, Staircase
 from saddlewalk.units import AbstractUnits
 
 THEORIES: tuple[type[AbstractTheory], ...] = (
@@ -50,7 +50,7 @@ def methods_of(problem: Problem) -> tuple[str, ...]:
     problem : units, data and loss.
     """
     theories = reversed(theories_of(problem))
-    return ("auto", *(method for theory in theories for method in theory.methods))
+    return ("auto", *dict.fromkeys(method for theory in theories for method in theory.methods))
 
 
 @in_float64
@@ -92,9 +92,9 @@ def predict(
     progress : show a progress line on stderr; by default if it is a terminal.
     """
     if eta not in ("norm", "mean"):
-        raise InputError(f"eta must be 'norm' or 'mean'; got '{eta}'.")
+        raise InputError(f"`eta` must be 'norm' or 'mean'; got '{eta}'.")
     if not max_time > 0:
-        raise InputError(f"The time limit must be positive; got {max_time}.")
+        raise InputError(f"`max_time` must be positive; got {max_time}.")
     if isinstance(units, AbstractUnits) and not units.additive:
         raise InputError(
             "AGF predicts networks that are a sum of units; a deep network is none. `train` it, and look "
@@ -114,7 +114,7 @@ def predict(
     outcome = theory.outcome(chosen)
     if eta == "mean":
         outcome = replace(outcome, eta=_mean_threshold(origin))
-    return _staircase(origin, chosen, outcome, theories[0])
+    return _staircase(origin, chosen, outcome, theories[0].audit, theory.references)
 
 
 def _mean_threshold(start: Start) -> float:
@@ -122,7 +122,13 @@ def _mean_threshold(start: Start) -> float:
     return float(np.mean(utility_to_reach(start.norms, start.problem.pace_degree)))
 
 
-def _staircase(start: Start, method: str, outcome: Outcome, theory: AbstractTheory) -> Staircase:
+def _staircase(
+    start: Start,
+    method: str,
+    outcome: Outcome,
+    audit: tuple[Assumption, ...],
+    references: tuple[str, ...],
+) -> Staircase:
     """A prediction with the audit of the most special theory that speaks about the problem."""
     problem, eta, initial = start.problem, outcome.eta, outcome.initial_loss
     if eta is None:
@@ -140,8 +146,8 @@ def _staircase(start: Start, method: str, outcome: Outcome, theory: AbstractTheo
         initial_loss=initial,
         stages=tuple(replace(s, time_accelerated=s.time / eta) for s in outcome.stages),
         stopped=outcome.stopped,
-        assumptions=(*theory.audit, *outcome.assumptions),
-        references=theory.references,
+        assumptions=(*audit, *outcome.assumptions),
+        references=references,
         curve=None if curve is None else (tuple(curve[0].tolist()), tuple(curve[1].tolist())),
         _problem=problem,
     )

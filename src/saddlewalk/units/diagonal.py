@@ -88,7 +88,7 @@ class Diagonal(AbstractUnits):
     def rated(self, rates: dict[str, float], shapes: Shapes) -> tuple["Diagonal", np.ndarray]:
         r"""Rates of u and v: plain flow in :math:`u/\sqrt{\eta_u}, v/\sqrt{\eta_v}`, rotated as ever."""
         check_rates(rates, ("u", "v"))
-        return Diagonal(rates.get("u", 1.0), rates.get("v", 1.0)), np.ones(2)
+        return Diagonal(rates.get("u", self.rate_u), rates.get("v", self.rate_v)), np.ones(2)
 
     def weights(self, theta: Float[Array | np.ndarray, "... size"]) -> tuple[Any, Any]:
         """The weights (u, v) behind the parameters (p, q)."""

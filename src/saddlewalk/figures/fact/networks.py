@@ -171,7 +171,7 @@ def lowest(problem: Problem, start: np.ndarray, decay: float) -> np.ndarray:
 
 
 def _regularized(problem: Problem, theta: np.ndarray, decay: float) -> tuple[float, np.ndarray]:
-    value, slope = compiled.slope(problem, jnp.asarray(theta))
+    value, slope = compiled.loss_and_gradient(problem, jnp.asarray(theta))
     size = float(np.sum(theta**2))
     return float(value) + decay / 2 * size, (np.asarray(slope) + decay * theta).ravel()
 

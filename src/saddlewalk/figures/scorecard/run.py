@@ -20,7 +20,6 @@ from saddlewalk import store
 from saddlewalk.errors import InputError
 from saddlewalk.figures.registry import ENTRIES, find_entry
 from saddlewalk.figures.scorecard.folder import (
-    RESULT,
     UNFINISHED,
     Scorecard,
     forget_error,
@@ -98,10 +97,10 @@ def run_entry(name: str, folder: str | Path, full: bool, made_with: str) -> Reco
         started_file(out, name).touch()
         with heeding_interrupts():
             result = entry.make(full)
-        record = {**result.to_json(), "full": full and entry.two_sizes, "origin": made_with}
+        more = {"full": full and entry.two_sizes, "origin": made_with}
+        record = {**result.to_json(), **more}
         with store.new_folder(out / name, force=True) as draft:
-            result.write(draft)
-            store.write_json(record, draft / RESULT)
+            result.write(draft, **more)
             store.write_json(store.versions(), draft / "config.json")
         forget_error(out, name)
     except Exception as error:

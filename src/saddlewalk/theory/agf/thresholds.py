@@ -16,10 +16,11 @@ class Thresholds:
     wake: float = 3e-4
     """A dormant unit wakes, in real time, at this part of its output at rest: well before it is felt."""
     sleep: float = 0.1
-    """An active unit that shrinks is dormant again at this part of the output at which units wake: less than
-    1, so that a unit on the border does not flicker."""
+    """An active unit that shrinks (its utility is negative) is dormant again when its output has fallen to
+    `sleep * wake * least_alignment` of the length of the residual: less than 1, so that a unit on the border
+    does not flicker."""
     collapse: float = 1e-3
-    """In Algorithm 1 an active unit is dormant again at this part of its output at rest."""
+    """The same in Algorithm 1, in place of `sleep * wake`."""
     least_alignment: float = 0.01
     """Below this cosine between a unit and the residual, the size at rest is that at this cosine: a unit that
     points nowhere would rest at zero, and wake at once."""
@@ -33,8 +34,9 @@ class Thresholds:
     patient: float = 1e-3
     """An active unit on its way up or down is waited for, unless dormant ones grow this much faster."""
     exhausted: float = 1e-9
-    """They rest in any case, and in Algorithm 1 only then, when their drive has fallen to this part of its
-    largest: the residual must be right to the last digit while dormant units wait."""
+    """They rest in any case when their drive has fallen to this part of its largest: the residual must be
+    right to the last digit while dormant units wait. In Algorithm 1 dormant units stand still, nobody is
+    calm beside them, and every stage ends as the last one: at `last` of this part."""
     convergence: float = 1e-4
     """A dormant unit has no utility left when its drive has fallen to this part of its largest; `train` has
     the same."""
@@ -47,7 +49,8 @@ class Thresholds:
     """A tail has settled when, in as much time as has passed, the loss would fall by less than this part of
     the stage's gain."""
     fading: float = 1e-6
-    """The same in the last stage, after which nothing depends on it."""
+    """The same in the last stage, after which nothing depends on it, and in all of Algorithm 1, where the
+    rest is polished away."""
     growing: float = 0.3
     """Nor must the logarithm of a small unit's output grow by more than this meanwhile: it may take over."""
     small_output: float = 0.1
@@ -70,6 +73,7 @@ class Thresholds:
     plateau_tolerance: float = 1e-9
     """Error of a step on a plateau: dormant units grow by many powers of ten, and their errors with them."""
     transition_tolerance: float = 1e-6
+    """The same in a transition, in which units grow by a few powers of ten at most."""
     kinked_tolerance: float = 1e-5
     """Steps across kinks err in proportion to the tolerance, and their number grows as much."""
     kinked_tolerance_printed: float = 1e-4

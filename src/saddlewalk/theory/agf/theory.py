@@ -28,10 +28,10 @@ from saddlewalk.curves.stages import acceleration
 from saddlewalk.problem import Problem
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, from_arrays
+from saddlewalk.theory.agf.naming import name_feature
+from saddlewalk.theory.agf.walk import Moment, Walk
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
-from saddlewalk.theory.naming import name_feature
 from saddlewalk.theory.staircase import Assumption
-from saddlewalk.theory.walk import Moment, Walk
 from saddlewalk.units import AbstractUnits, Dense
 
 _LEAST_DROP = 1e-6

@@ -10,19 +10,19 @@
       |                    |  a unit WAKES: its output is `wake` of what it would be at rest (in real
       |                    |  time), or its norm is 1 (Algorithm 1); several at once if they tie
       |                    v
-      |           TRANSITION: active units descend together; in real time dormant ones go on climbing
-      |             |   ^  |
+      |           TRANSITION: active units descend together; in real time dormant ones go on climbing,
+      |             |   ^  |  in Algorithm 1 they and the clock stand still (cost minimization)
       |             +---+  |  units WAKE and SLEEP meanwhile, and the motion starts anew
       |                    |
       |                    |  the active ones REST: calm beside the dormant ones that wait, or
       |                    |  exhausted, or on a tail that no longer matters (`settling`)
       +--------------------+
 
-    It ends when no unit is dormant, when no dormant unit has utility left, or at a limit.
+    It ends when no unit is dormant, when no dormant unit has utility left, at a limit, or when steps stall.
 
 Why does a unit wake? Its utility U and the bend B of the loss along it (`alternation`) say how large it would
 be at rest, and B/U is the part of this that it has. Below `wake` nobody feels it, so that until then the
-residual does not know about it. All numbers are in `thresholds`, with their reasons.
+residual does not know about it. The numbers that decide are in `thresholds`, with their reasons.
 """
 
 import math
@@ -41,9 +41,9 @@ from saddlewalk.problem import ParametersLike, Problem, compiled, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
-from saddlewalk.theory.alternation import Alignment, Alternation, Margins, Rules, View
-from saddlewalk.theory.settling import Outlook
-from saddlewalk.theory.thresholds import Thresholds
+from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules, View
+from saddlewalk.theory.agf.settling import Outlook
+from saddlewalk.theory.agf.thresholds import Thresholds
 
 
 @dataclass(frozen=True)
@@ -167,8 +167,8 @@ class Walk:
                     if self._settle(flow):
                         return None
                     spent = self.evaluations
-            if taken >= self.at.stiff_after and self.problem.smooth:
-                kind = "stabilized"
+            if taken >= self.at.stiff_after and self.problem.smooth and not self.problem.adaptive:
+                kind = "stabilized"  # needs a Jacobian that is symmetric in some metric
         return Stopped.LIMIT
 
     def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.theory.thresholds import Thresholds
+from saddlewalk.theory.agf.thresholds import Thresholds
 
 _TINY = 1e-300
 
@@ -41,7 +41,9 @@ class Outlook:
     ) -> "Outlook":
         """From the losses and outputs along a piece that `lasted` so long, in a transition from `level`."""
         ahead = passed / max(lasted, _TINY)
-        fall = float(loss[0] - loss[-1]) * ahead / (level - float(loss[-1]))
+        gained = level - float(loss[-1])
+        # a stage that has gained nothing yet has not begun to end
+        fall = float(loss[0] - loss[-1]) * ahead / gained if gained > 0 else np.inf
         was, now = np.maximum(output[[0, -1]], _TINY)
         return cls(fall, np.log(now / was) * ahead, now, last)
 

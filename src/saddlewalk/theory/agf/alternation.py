@@ -14,7 +14,8 @@ phase          dormant units  active units    ends when
 =============  =============  ==============  ====================================================
 plateau        climb          rest            a unit wakes
 transition     climb          descend         the active ones are at rest; units may wake and sleep
-cost           rest           descend         the active ones are at rest; units may collapse
+the same in    rest           descend         the active ones are at rest; units may collapse
+Algorithm 1
 =============  =============  ==============  ====================================================
 
 When does a unit wake? Alone, it would grow until the loss no longer falls along it:
@@ -149,6 +150,7 @@ class Alternation(AbstractMotion):
         part = bend / jnp.maximum(jnp.maximum(utility, least), _TINY)  # of the output at rest
         size = jnp.where(rules.wakes_by_norm, norms(theta)[:, 0], part)
         waking, sleeping = self._waking(size, utility, least), self._sleeping(part, utility)
+        # at rest U = B; a unit far from that still has most of its way, up or down, before it
         on_its_way = self.active & (jnp.abs(utility) > 2 * bend)
         push = self.push(theta)
         return Margins(
