@@ -223,6 +223,14 @@ def test_real_time_agrees_with_gradient_flow_on_relu(seed):
     assert feature["active_samples"] == np.flatnonzero(answers > 0).tolist()
 
 
+def test_a_rest_that_rounding_hides_is_found():
+    """The drive at rest is a difference of numbers 1e9 as large: its event is met to 1e-6, not to 1e-9."""
+    task = sw.tasks.sparse_regression(samples=20, dim=2, sparsity=2)
+    stairs = sw.predict(task, sw.units.Diagonal(), 1e-3, method="instant-alignment")
+    assert len(stairs.stages) == 2
+    assert stairs.stages[-1].loss < 1e-12
+
+
 @pytest.fixture(scope="module")
 def cubic():
     rng = np.random.default_rng(0)

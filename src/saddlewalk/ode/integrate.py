@@ -110,7 +110,7 @@ class Integration:
         end, time, saved, (kept, tried, evaluations, event) = out
         first, self.begin = self.begin is None or self._taken == 0, end
         self._taken += int(tried)
-        if kept == 0 and self._refused < _MOST_REFUSED:
+        if kept == 0 and not event and self._refused < _MOST_REFUSED:
             self._refused += (
                 1  # the step was far too long, and the piece too short for a better one
             )
@@ -128,7 +128,7 @@ class Integration:
             steps=int(tried),
             evaluations=round(float(evaluations)),
             event=bool(event),
-            stalled=kept == 0,
+            stalled=bool(kept == 0 and not event),
         )
         self._origin = float(piece.time[-1])
         self._stopped = piece.stalled or piece.event

@@ -133,7 +133,7 @@ def run_piece(
         kept=jnp.zeros((), dtype=int),
         tried=jnp.zeros((), dtype=int),
         evaluations=zero,
-        event=jnp.asarray(False),
+        event=begin.margin <= 0,
         coarse=jnp.asarray(False),
         times=jnp.zeros(most + 1),
         states=jnp.zeros((most + 1, *begin.y.shape)).at[0].set(begin.y),

@@ -141,7 +141,8 @@ class Walk:
                     return Stopped.STALLED
                 if steps >= self.at.most_steps or self.time >= self.max_time:
                     return Stopped.LIMIT
-        self._wake(self._margins(flow), self.at.at_event)
+        margins = self._margins(flow)
+        self._wake(margins, self._reached(margins))
         return None
 
     def _pass_transition(self) -> Stopped | None:
@@ -155,18 +156,24 @@ class Walk:
             if float(margins.resting) <= self.at.at_event or not self.active.any():
                 self._rest()
                 return None
-            tolerance = self._tolerance(self.at.transition_tolerance)
+            tolerance, before = self._tolerance(self.at.transition_tolerance), taken
             for piece in self._integrate(flow, kind, tolerance, self.at.stiff_after):
                 taken += piece.steps
                 passed += float(piece.time[-1])
                 if piece.stalled:
                     return Stopped.STALLED
                 if piece.event:
-                    self._apply(self._margins(flow), self.at.at_event)
+                    margins = self._margins(flow)
+                    reached = self._reached(margins)
+                    if not self._apply(margins, reached) and float(margins.resting) <= reached:
+                        self._rest()
+                        return None
                 elif self._settled(piece, passed, self.evaluations - spent):
                     if self._settle(flow):
                         return None
                     spent = self.evaluations
+            if taken == before:  # not one step was good
+                return Stopped.STALLED
             if taken >= self.at.stiff_after and self.problem.smooth and not self.problem.adaptive:
                 kind = "stabilized"  # needs a Jacobian that is symmetric in some metric
         return Stopped.LIMIT
@@ -325,6 +332,11 @@ class Walk:
 
     def _margins(self, flow: Alternation) -> Margins:
         return jax.device_get(_margins_of(flow, self.theta))
+
+    def _reached(self, margins: Margins) -> float:
+        """Margin at which events happen where one was located: rounding may leave it short of zero."""
+        units = np.minimum(margins.waking, margins.sleeping).min()
+        return max(self.at.at_event, min(float(units), float(margins.resting)))
 
     def _apply(self, margins: Margins, tolerance: float = 0.0) -> bool:
         """Let units sleep and wake; say whether any did."""
