@@ -1,5 +1,7 @@
 """The door to the solvers: order of accuracy, saddles, stiffness, clocks."""
 
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -154,3 +156,13 @@ def test_clock_resolves_a_jump_of_length_one_at_time_1e50():
 def test_unknown_kind():
     with pytest.raises(sw.InputError, match="Known: explicit, implicit, stabilized"):
         run(Pendulum(), [[1.0]], "magic", 1e-6)
+
+
+@pytest.mark.parametrize("kind", ["explicit", "stabilized", "implicit"])
+def test_an_event_is_located_whatever_room_a_piece_has(kind, monkeypatch):
+    """Of three steps a piece none may be left when the event is enclosed; each piece encloses it anew."""
+    monkeypatch.setattr(sys.modules["saddlewalk.ode.integrate"], "_PIECE_STEPS", (3,))
+    pieces = run(Wakes(), [[0.1, 0.0]], kind, 1e-6)
+    assert pieces[-1].event
+    assert pieces[-1].time[-1] == pytest.approx(9.0, rel=1e-4)
+    assert pieces[-1].end[0, 0] == pytest.approx(1.0, rel=1e-6)

@@ -195,6 +195,7 @@ def test_a_run_is_frozen_and_says_what_it_is(tmp_path):
     [
         ({"setting": "diagnal"}, "Did you mean 'diagonal'"),
         ({"setting": "diagonal", "context": 3}, "does not take `context`"),
+        ({"setting": "diagonal", "sclae": 3}, "No run takes `sclae`. Did you mean 'scale'"),
         ({"setting": "diagonal", "data": "x.csv", "noise": 0.1}, "`noise` makes data"),
         ({"setting": "linear", "width": 0}, "width must be at least 1"),
         ({"setting": "diagonal", "sparsity": 9, "dim": 3}, "`sparsity` 9 is larger than `dim` 3"),

@@ -18,7 +18,7 @@ _FIGURES = {
     for name in names.split()
 }
 MODULES = {
-    "saddlewalk.curve": "saddlewalk.curves.curve",
+    "saddlewalk.curve": "saddlewalk.curves",
     "saddlewalk.plateaus": "saddlewalk.curves.jumps",
     "saddlewalk.staircase": "saddlewalk.theory.staircase and saddlewalk.curves.stages",
     "saddlewalk.motion": "saddlewalk.problem.motion",

@@ -26,8 +26,10 @@ from saddlewalk.ode.system import State
 
 _COARSE_CLOCK = 1e-10
 """A step below this part of the clock is too small for it."""
-_AT_EVENT = 1e-9
-"""Margin within which an event is reached."""
+_AT_EVENT = 1e-7
+"""Margin within which an event is reached: margins are logarithms, and rounding makes them rough below."""
+_MOST_TRIALS = 128
+"""Steps, beyond the room of a piece, to locate an event with: each piece begins with none enclosed."""
 _NARROW = 1e-13
 """Or: part of a step within which it is enclosed."""
 
@@ -140,7 +142,8 @@ def run_piece(
     )
 
     def goes_on(carry: Carry) -> Bool[Array, ""]:
-        more = (carry.time < horizon) & (carry.tried < most)
+        room = jnp.where(carry.bracket.encloses, most + _MOST_TRIALS, most)
+        more = (carry.time < horizon) & (carry.tried < room)
         return more & ~carry.event & ~carry.coarse
 
     def once(carry: Carry) -> Carry:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, nearest
 from saddlewalk.settings.catalog import Setting, find_setting
 from saddlewalk.settings.options import (
     DATA,
@@ -69,6 +69,10 @@ class Run:
         """
         parts = {name: _part(part, options) for name, part in _PARTS.items()}
         taken = {name for part in _PARTS.values() for name in options_of(part)}
+        for name in options:
+            if name not in taken and name not in DATA and name not in UNITS:
+                known = (*find_setting(setting).options, *taken)
+                raise InputError(f"No run takes `{name}`.{nearest(name, known)}")
         return cls(setting, {k: v for k, v in options.items() if k not in taken}, **parts)
 
     @property

@@ -140,7 +140,8 @@ class Neurons:
         frequency = known[np.argmax(np.sum(np.abs(waves[:, :, known]) ** 2, axis=1), axis=1)]
         u, v, w = waves[np.arange(len(theta)), :, frequency].T
         power = np.abs(waves[:, 2, 1:]) ** 2
-        spectrum = power / power.sum(axis=1, keepdims=True)
+        total = power.sum(axis=1, keepdims=True)
+        spectrum = power / np.where(total > 0, total, 1.0)  # a neuron that never wakes has none
         return cls(
             weights=words[:, 2],
             squares=(np.abs(u) ** 2 + np.abs(v) ** 2) * w,
