@@ -155,7 +155,8 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
         jump = jump_between(curve.part(a, b), 0, b - a)
         stages.append(
             Stage(
-                time=jump.time,
+                # the clock of Algorithm 1 stands in a transition, which no curve crosses
+                time=jump.time if walk.real_time else float(curve.time[b]),
                 loss=jump.after,
                 units=on,
                 dormant=off,
