@@ -396,6 +396,7 @@ def test_a_client_that_is_killed(slow_script, tmp_path, workers):
     assert len((tmp_path / "calls").read_text().split()) == len(FAULTS) - before
 
 
+@pytest.mark.slow
 def test_a_scheduler_that_runs_already(tmp_path):
     """Cells that raise and that give NaN, on workers that someone else started."""
     from distributed import LocalCluster
@@ -464,6 +465,7 @@ def allow_small_files():
     resource.setrlimit(resource.RLIMIT_FSIZE, (30_000, 30_000))
 
 
+@pytest.mark.slow
 def test_a_full_disk(small_disk, tmp_path):
     """What is done before a disk is full stays, and the run goes on when there is room."""
     disk, crowded, enlarge = small_disk
@@ -506,6 +508,7 @@ def test_ctrl_c_is_no_result(ctrl_c, tmp_path):
     assert open_results(tmp_path / "s.zarr")["status"].values.tolist() == [1, 0, 0]
 
 
+@pytest.mark.slow
 def test_no_scheduler_and_two_engines(tmp_path):
     with pytest.raises(sw.InputError, match="no Dask scheduler"):
         sweep(area, PLAN, tmp_path / "s.zarr", scheduler="tcp://127.0.0.1:9")

@@ -109,6 +109,7 @@ def test_duration_of_the_first_plateau_of_linear_networks():
     assert max(errors) < 0.05
 
 
+@pytest.mark.slow
 def test_which_quadratic_unit_wins_and_when(teacher):
     """Eq 56 within 5% at scale 1e-6, and the right unit in at least 19 of 20."""
     units = Dense(6, "quadratic")
