@@ -4,6 +4,8 @@ import importlib
 import inspect
 import pkgutil
 import runpy
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -61,6 +63,12 @@ def test_the_skeleton_is_a_figure(tmp_path):
     assert result.verdict == "reproduced"
     result.write(tmp_path)
     assert (tmp_path / "figure.png").stat().st_size > 10_000
+
+
+def test_the_registry_is_read_without_optax():
+    """Who has not installed the extra `papers` can reproduce what does not need it."""
+    program = "import sys; sys.modules['optax'] = None; from saddlewalk.figures import two_sizes; two_sizes()"
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_a_figure_without_claims_is_refused():

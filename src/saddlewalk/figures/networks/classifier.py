@@ -6,7 +6,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from saddlewalk.figures.networks.optimizers import optax
+from saddlewalk.figures.networks.optimizers import Optimizer, optax
 
 CLASSES = 10
 RATE, MOMENTUM = 0.1, 0.9
@@ -46,7 +46,7 @@ def batch_loss(network: Any, batch: Any) -> Any:
     return jnp.mean(jax.vmap(sample_loss)(jax.vmap(network)(batch[0]), batch[1]))
 
 
-def cosine_descent(weight_decay: float, steps: int) -> optax.GradientTransformation:
+def cosine_descent(weight_decay: float, steps: int) -> Optimizer:
     """Momentum, and a rate that falls to 0 along a cosine; weight decay is added to the gradient before.
 
     Parameters

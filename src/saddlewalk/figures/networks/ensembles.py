@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk.errors import InputError
-from saddlewalk.figures.networks.optimizers import optax
+from saddlewalk.figures.networks.optimizers import Optimizer
 
 Loss = Callable[[Any, Any], jax.Array]
 """A network and data (a tree of arrays with samples first) give a number."""
@@ -27,7 +27,7 @@ def train_ensemble(
     loss: Loss,
     networks: Any,
     data: Any,
-    optimizer: optax.GradientTransformation,
+    optimizer: Optimizer,
     *,
     checkpoints: Sequence[int],
     batch_size: int | None = None,
@@ -97,7 +97,7 @@ def stacked_trees(trees: Sequence[Any]) -> Any:
 @eqx.filter_jit
 def _advance(
     loss: Loss,
-    optimizer: optax.GradientTransformation,
+    optimizer: Optimizer,
     fixed: Any,
     moving: Any,
     memory: Any,

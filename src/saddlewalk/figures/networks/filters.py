@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk.figures.networks.images import largest_of_four, patches
-from saddlewalk.figures.networks.optimizers import optax
+from saddlewalk.figures.networks.optimizers import Optimizer, optax
 
 SIDE, COLORS, CLASSES = 15, 3, 10
 _MOMENTUM, PEAK, _READOUT = 0.9, 0.4, 0.125
@@ -109,7 +109,7 @@ class ImageLoss(eqx.Module):
         return optax.softmax_cross_entropy_with_integer_labels(outputs, batch[1]).mean()
 
 
-def descent(steps: int, peak: float) -> optax.GradientTransformation:
+def descent(steps: int, peak: float) -> Optimizer:
     """Nesterov's momentum with a rate that rises to its peak and falls to zero.
 
     Parameters

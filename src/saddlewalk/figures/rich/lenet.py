@@ -45,7 +45,7 @@ _EARLY = 0.1
 
 # ---------------------------------------------------------------- the runs
 
-OPTIMIZERS = {"adam": optax.adam, "sgd": optax.sgd}
+OPTIMIZERS = ("adam", "sgd")
 
 
 @dataclass(frozen=True)
@@ -111,7 +111,7 @@ def lenet_runs(
     networks = stacked([[lenet(seed, alpha) for alpha in alphas] for seed in seeds])
     wanted, stops = checkpoints(steps)
     path = train_ensemble(
-        cross_entropy, networks, jax.tree.map(jnp.asarray, data), OPTIMIZERS[optimizer](rate),
+        cross_entropy, networks, jax.tree.map(jnp.asarray, data), getattr(optax, optimizer)(rate),
         checkpoints=stops, batch_size=batch_size, seed=seeds[0],
     )  # fmt: skip
     seen = [_observe(networks, now, probe, test) for step, now in path if step in wanted]

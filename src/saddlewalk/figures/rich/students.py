@@ -12,14 +12,18 @@ from jaxtyping import Array, Float
 
 from saddlewalk.figures.networks.distances import turned
 from saddlewalk.figures.networks.ensembles import train_ensemble
-from saddlewalk.figures.networks.optimizers import optax
+from saddlewalk.figures.networks.optimizers import Optimizer, optax
 from saddlewalk.figures.networks.student import HIDDEN, drawn, on_sphere, squared_error
 from saddlewalk.precision import in_float64
 from saddlewalk.theory.lazyrich import piecewise_kernel
 
 RATE = 5e-3
-_PLAIN = optax.sgd(1.0)
-"""One object: another one, though equal, would be compiled anew."""
+
+
+@functools.cache
+def _plain() -> Optimizer:
+    """Plain steps. One object: another one, though equal, would be compiled anew."""
+    return optax.sgd(1.0)
 
 
 @dataclass(frozen=True)
@@ -62,7 +66,7 @@ def portrait(grid: Grid) -> Portrait:
     seen = [
         _measure(start, networks, data, test)
         for _, networks in train_ensemble(
-            squared_error, start, data, _PLAIN, checkpoints=grid.steps, rates=rates
+            squared_error, start, data, _plain(), checkpoints=grid.steps, rates=rates
         )
     ]
     shape = (len(draws), len(grid.taus), len(grid.deltas))
@@ -170,7 +174,7 @@ class Student:
         # a rate of its own for each: steps of size 1 on a loss that is multiplied by it
         rates = jnp.asarray([RATE / cell["tau"] ** 2 for cell in cells])
         trained = train_ensemble(
-            _paced_error, start, (*data, rates[:, None]), _PLAIN, checkpoints=[steps]
+            _paced_error, start, (*data, rates[:, None]), _plain(), checkpoints=[steps]
         )
         ((_, networks),) = trained
         found = jax.device_get(_measure_lanes(start[:, 0], networks[:, 0], data, test))
