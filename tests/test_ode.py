@@ -2,6 +2,7 @@
 
 import sys
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,8 +51,29 @@ class Wakes(Flow):
     def velocity(self, y):
         return jnp.stack([y[:, 0] ** 2, 1 - y[:, 1]], axis=1)
 
-    def margin(self, y):
-        return 1.0 - y[0, 0]
+    def watch(self, y):
+        return ode.Watch(1.0 - y[0, 0], (), jnp.asarray(True))
+
+
+class Switches(Flow):
+    """dx = rate, which is 1 until x has passed 1 and 2 from then on; it ends at x = 3."""
+
+    rate: jax.Array = eqx.field(default_factory=lambda: jnp.ones(()))
+    watches = True
+
+    @property
+    def context(self):
+        return self.rate
+
+    def within(self, context):
+        return Switches(context)
+
+    def velocity(self, y):
+        return jnp.full_like(y, self.rate)
+
+    def watch(self, y):
+        goal = jnp.where(self.rate > 1, 3.0, 1.0)
+        return ode.Watch(goal - y[0, 0], 2 * self.rate, self.rate > 1)
 
 
 def run(flow, start, kind, rtol, times=(), **limits):
@@ -151,6 +173,16 @@ def test_clock_resolves_a_jump_of_length_one_at_time_1e50():
     assert event.time[-1] == pytest.approx(1e50, rel=1e-4)
     assert event.end[0, 0] == pytest.approx(1.0, rel=1e-6)
     assert event.end[0, 1] == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["explicit", "stabilized", "implicit"])
+def test_a_flow_goes_on_in_a_new_context_after_an_event(kind):
+    """x = t until 1, then 2 t - 1: it is 3 at t = 2, and no piece ended between."""
+    pieces = run(Switches(), [[0.5]], kind, 1e-6)
+    assert len(pieces) == 1
+    assert pieces[0].event
+    assert pieces[0].time[-1] == pytest.approx(1.5, rel=1e-6)
+    assert pieces[0].context == 2.0
 
 
 def test_unknown_kind():

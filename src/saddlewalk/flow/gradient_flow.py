@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from saddlewalk.ode import stack_arrays, stacked, unstacked
 from saddlewalk.problem import Parameters, Problem, norms
 from saddlewalk.problem.motion import AbstractMotion, drives, growth_rates, signs
+from saddlewalk.programs import compiled
 
 
 class Snapshot(NamedTuple):
@@ -105,10 +106,10 @@ def make_flow(problem: Problem, theta: Parameters, first: Snapshot) -> GradientF
     return GradientFlow(problem, jnp.max(first.drive), signs(problem, theta))
 
 
-_snapshot = eqx.filter_jit(take_snapshot)
+_snapshot = compiled(take_snapshot)
 
 
-@eqx.filter_jit
+@compiled
 def _snapshots(moving: Any, still: Any, thetas: Any) -> Snapshot:
     return jax.vmap(lambda arrays, theta: take_snapshot(eqx.combine(arrays, still), theta))(
         moving, thetas

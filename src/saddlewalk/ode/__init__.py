@@ -13,3 +13,4 @@ from saddlewalk.ode.method import AbstractMethod as AbstractMethod
 from saddlewalk.ode.rosenbrock import Rosenbrock as Rosenbrock
 from saddlewalk.ode.runge_kutta import RungeKutta as RungeKutta
 from saddlewalk.ode.system import AbstractFlow as AbstractFlow
+from saddlewalk.ode.system import Watch as Watch

@@ -16,11 +16,12 @@ import numpy as np
 
 from saddlewalk.errors import InputError
 from saddlewalk.ode.chebyshev import Chebyshev
-from saddlewalk.ode.loop import Begin, run_piece
+from saddlewalk.ode.loop import Begin, run_piece, watched
 from saddlewalk.ode.method import AbstractMethod
 from saddlewalk.ode.rosenbrock import Rosenbrock
 from saddlewalk.ode.runge_kutta import RungeKutta
 from saddlewalk.ode.system import AbstractFlow, State
+from saddlewalk.programs import compiled, is_array
 
 METHODS: dict[str, type[AbstractMethod]] = {
     "explicit": RungeKutta,
@@ -47,6 +48,8 @@ class Piece(NamedTuple):
     requested_time: np.ndarray
     requested: Any
     end: np.ndarray
+    context: Any
+    """Of the flow, at the end."""
     steps: int
     evaluations: int
     event: bool
@@ -125,6 +128,7 @@ class Integration:
             requested_time=self._origin + local[asked],
             requested=jax.tree.map(lambda a: a[:rows][asked], saved) if asked.any() else None,
             end=np.asarray(end.y),
+            context=jax.device_get(end.context),
             steps=int(tried),
             evaluations=round(float(evaluations)),
             event=bool(event),
@@ -168,13 +172,13 @@ def integrate_batch(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
 
 
 def _one_by_one(run: Integration) -> Callable[[], list[Any]]:
-    first = _begin(run.method, run.start)
+    step, look = _piece.of(run.method, run.length), _observed.of(run.method.flow)
+    first = _begin.of(run.method)(run.start)
 
     def advance() -> list[Any]:
-        rtol, horizon, wanted = jax.tree.map(jnp.asarray, run.request())
         begin = first if run.begin is None else run.begin
-        end, time, states, counts = _advance(run.method, begin, rtol, horizon, wanted, run.length)
-        saved = _observed(run.method.flow, states, counts[0])
+        end, time, states, contexts, counts = step(begin, *run.request())
+        saved = look(states, contexts, counts[0])
         return [(end, *jax.device_get((time, saved, counts)))]
 
     return advance
@@ -191,11 +195,11 @@ def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
 
     def advance() -> list[Any]:
         begin = stacked([run.begin for run in runs])
-        rtol, horizon, wanted = stacked([run.request() for run in runs])
-        end, time, states, counts = _map_lanes(
-            _piece_of, still, moving, begin, rtol, horizon, wanted, length=length
+        requests = stacked([run.request() for run in runs])
+        end, time, states, contexts, counts = _map_lanes(
+            _piece_of, still, moving, begin, *requests, length=length
         )
-        saved = _map_lanes(_observed_of, still_flow, moving_flow, states, counts[0])
+        saved = _map_lanes(_observed_of, still_flow, moving_flow, states, contexts, counts[0])
         return unstacked(jax.device_get((end, time, saved, counts)), len(runs))
 
     return advance
@@ -208,38 +212,43 @@ def _begin_of(method: AbstractMethod, y: State) -> Begin:
     """Velocity, memory and margin at the start, and a first step by the fastest change."""
     velocity, flow = method.flow.velocity(y), method.flow
     fastest = jnp.max(jnp.abs(velocity) / flow.error_scale(y))
-    margin = flow.margin(y) if flow.watches else jnp.asarray(jnp.inf)
     h = jnp.where(fastest > 0, _FIRST_STEP / jnp.where(fastest > 0, fastest, 1.0), 1.0)
-    return Begin(y, velocity, method.init(y), margin, h)
+    margin = watched(flow, y).margin
+    return Begin(y, velocity, method.init(y), margin, flow.context, jnp.asarray(False), h)
 
 
 def _piece_of(
-    method: AbstractMethod, begin: Begin, rtol: Any, horizon: Any, wanted: Any, length: int
+    method: AbstractMethod, begin: Begin, rtol: Any, horizon: Any, wanted: Any, *, length: int
 ) -> Any:
-    """Where a piece ends, its moments and states, and what it took."""
+    """Where a piece ends, its moments, states and contexts, and what it took."""
     last = run_piece(method, begin, rtol, horizon, wanted, length)
-    end = Begin(last.y, last.velocity, last.memory, last.margin, last.h)
-    return end, last.times, last.states, (last.kept, last.tried, last.evaluations, last.event)
+    end = Begin(last.y, last.velocity, last.memory, last.margin, last.context, last.fresh, last.h)
+    counts = (last.kept, last.tried, last.evaluations, last.event)
+    return end, last.times, last.states, last.contexts, counts
 
 
-def _observed_of(flow: AbstractFlow, states: Any, kept: Any) -> Any:
+def _observed_of(flow: AbstractFlow, states: Any, contexts: Any, kept: Any) -> Any:
     """What the flow has to say of each state that was kept; compiled once, whatever makes the steps."""
     shape = jax.eval_shape(flow.observe, states[0])
     empty = jax.tree.map(lambda one: jnp.zeros((len(states), *one.shape), one.dtype), shape)
 
     def one(k: Any, seen: Any) -> Any:
-        now = flow.observe(states[k])
+        now = flow.within(jax.tree.map(lambda rows: rows[k], contexts)).observe(states[k])
         return jax.tree.map(lambda rows, row: rows.at[k].set(row), seen, now)
 
     return jax.lax.fori_loop(0, kept + 1, one, empty)
 
 
-_begin = eqx.filter_jit(_begin_of)
-_advance = eqx.filter_jit(_piece_of)
-_observed = eqx.filter_jit(_observed_of)
+_begin = compiled(_begin_of)
+_observed = compiled(_observed_of)
 
 
-@eqx.filter_jit
+@compiled
+def _piece(method: AbstractMethod, length: int, *given: Any) -> Any:
+    return _piece_of(method, *given, length=length)
+
+
+@compiled
 def _map_lanes(function: Callable, still: Any, moving: Any, *given: Any, **fixed: Any) -> Any:
     """A function of a method and arrays, for many methods that share all but their arrays."""
     return jax.vmap(lambda arrays, *one: function(eqx.combine(arrays, still), *one, **fixed))(
@@ -257,16 +266,12 @@ def stack_arrays(trees: Sequence[Any]) -> tuple[Any, Any]:
     ----------
     trees : trees of one structure, with arrays of one shape.
     """
-    split = [eqx.partition(tree, _is_array) for tree in trees]
+    split = [eqx.partition(tree, is_array) for tree in trees]
     still = split[0][1]
     shapes = {tuple(leaf.shape for leaf in jax.tree.leaves(arrays)) for arrays, _ in split}
     if len(shapes) > 1 or not all(eqx.tree_equal(rest, still) for _, rest in split[1:]):
         raise InputError("Networks that run together must differ in their numbers alone.")
     return stacked([arrays for arrays, _ in split]), still
-
-
-def _is_array(leaf: Any) -> bool:
-    return isinstance(leaf, np.ndarray | jax.Array)
 
 
 def stacked(trees: Sequence[Any]) -> Any:

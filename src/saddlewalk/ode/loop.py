@@ -4,8 +4,9 @@ A piece of an integration is one compiled loop. In each round a step is tried, a
 
 ==================  =======================================================================================
 too large an error  the step is refused, and a shorter one is tried
-an event within it  the step is made shorter until it ends at the event: a root of the margin as a function
-                    of the step's length, found by the Illinois method, with true steps and no interpolation
+an event within it  the step is made shorter until it ends at the event, as near as the flow wants it: a
+                    root of the margin as a function of the step's length, found by the Illinois method,
+                    with true steps and no interpolation. There the piece ends, or it goes on in a new context
 else                it is kept
 ==================  =======================================================================================
 
@@ -22,16 +23,16 @@ from jaxtyping import Array, Bool, Float, Int
 
 from saddlewalk.ode.control import relative_error, step_factor
 from saddlewalk.ode.method import AbstractMethod
-from saddlewalk.ode.system import State
+from saddlewalk.ode.system import AbstractFlow, State, Watch
 
 _COARSE_CLOCK = 1e-10
 """A step below this part of the clock is too small for it."""
-_AT_EVENT = 1e-7
-"""Margin within which an event is reached: margins are logarithms, and rounding makes them rough below."""
 _MOST_TRIALS = 128
 """Steps, beyond the room of a piece, to locate an event with: each piece begins with none enclosed."""
 _NARROW = 1e-13
 """Or: part of a step within which it is enclosed."""
+_BLINK = 1e-9
+"""In a new context the velocity is a new one: the next step is this part of the last, and finds it."""
 
 
 class Bracket(NamedTuple):
@@ -64,10 +65,10 @@ class Bracket(NamedTuple):
         inner = _select(margin > 0, before, after)
         return _select(self.encloses, inner, first)
 
-    def found(self, margin: Float[Array, ""]) -> Bool[Array, ""]:
+    def found(self, margin: Float[Array, ""], slack: Float[Array, ""]) -> Bool[Array, ""]:
         """Whether a step with this margin, which has passed the event, ends at it."""
         narrow = self.high - self.low <= _NARROW * self.high
-        return (margin <= 0) & ((margin > -_AT_EVENT) | (self.encloses & narrow))
+        return (margin <= 0) & ((margin > -slack) | (self.encloses & narrow))
 
 
 class Carry(NamedTuple):
@@ -78,6 +79,10 @@ class Carry(NamedTuple):
     velocity: State
     memory: Any
     margin: Float[Array, ""]
+    context: Any
+    """Of the flow, which events change."""
+    fresh: Bool[Array, ""]
+    """Whether it is new, so that velocity and margin are those of another."""
     h: Float[Array, ""]
     """The step to try next, as far as errors are concerned."""
     error: Float[Array, ""]
@@ -90,6 +95,7 @@ class Carry(NamedTuple):
     coarse: Bool[Array, ""]
     times: Float[Array, " most"]
     states: Float[Array, "most *shape"]
+    contexts: Any
 
 
 class Begin(NamedTuple):
@@ -100,6 +106,8 @@ class Begin(NamedTuple):
     memory: Any
     margin: Float[Array, ""]
     """Infinite where it is not watched."""
+    context: Any
+    fresh: Bool[Array, ""]
     h: Float[Array, ""]
 
 
@@ -129,16 +137,21 @@ def run_piece(
         velocity=begin.velocity,
         memory=begin.memory,
         margin=begin.margin,
+        context=begin.context,
+        fresh=begin.fresh,
         h=begin.h,
         error=jnp.ones(()),
         bracket=_open(begin.margin),
         kept=jnp.zeros((), dtype=int),
         tried=jnp.zeros((), dtype=int),
         evaluations=zero,
-        event=begin.margin <= 0,
+        event=jnp.asarray(False),
         coarse=jnp.asarray(False),
         times=jnp.zeros(most + 1),
         states=jnp.zeros((most + 1, *begin.y.shape)).at[0].set(begin.y),
+        contexts=jax.tree.map(
+            lambda one: jnp.zeros((most + 1, *one.shape), one.dtype).at[0].set(one), begin.context
+        ),
     )
 
     def goes_on(carry: Carry) -> Bool[Array, ""]:
@@ -160,45 +173,66 @@ def _round(
     wanted: Float[Array, " moments"],
 ) -> Carry:
     """Try one step, and keep it or not."""
+    method = method.on(method.flow.within(carry.context))
     stop = _next_stop(carry.time, horizon, wanted)
-    locating = carry.bracket.encloses
-    room = stop - carry.time
-    h = jnp.where(locating, carry.bracket.trial, jnp.minimum(carry.h, room))
+    locating, room = carry.bracket.encloses, stop - carry.time
+    longest = jnp.minimum(jnp.where(carry.fresh, _BLINK * carry.h, carry.h), room)
+    h = jnp.where(locating, carry.bracket.trial, longest)
     step = method.step(carry.y, carry.velocity, h, carry.memory)
     error = relative_error(method, carry.y, step, h, rtol)
     exact = error <= 1
-    margin = method.flow.margin(step.end) if method.flow.watches else jnp.asarray(jnp.inf)
-    bracket = _select(exact, carry.bracket.narrowed(h, margin), carry.bracket)
-    event = exact & carry.bracket.found(margin)
+    seen = watched(method.flow, step.end)
+    bracket = _select(exact, carry.bracket.narrowed(h, seen.margin), carry.bracket)
+    happens = exact & carry.bracket.found(seen.margin, method.flow.slack)
     # an event enclosed is not passed: the step is tried again until it ends there
-    keep = exact & (event | ((margin > 0) & ~locating))
+    keep = exact & (happens | ((seen.margin > 0) & ~locating))
     factor = step_factor(error, carry.error, exact, method.error_order)
-    at_stop = ~locating & (carry.h >= room)
+    at_stop = ~locating & (longest >= room)
     # a step cut short for a moment that was asked for says little about the next
     proposed = jnp.where(at_stop & exact, jnp.maximum(carry.h, h * factor), h * factor)
-    longer = jnp.where(locating, carry.h, proposed)
+    longer = jnp.where(locating | (carry.fresh & exact), carry.h, proposed)
     time = jnp.where(keep, jnp.where(at_stop, stop, carry.time + h), carry.time)
     row = jnp.where(keep, carry.kept + 1, len(carry.times))  # out of bounds: dropped
-    now = (step.end, step.velocity, step.memory, margin, error)
+    error = jnp.where(carry.fresh, carry.error, error)
+    now = (step.end, step.velocity, step.memory, seen.margin, error)
     before = (carry.y, carry.velocity, carry.memory, carry.margin, carry.error)
-    y, velocity, memory, margin_now, error_kept = _select(keep, now, before)
+    y, velocity, memory, margin, error_kept = _select(keep, now, before)
+    changes = happens & ~seen.ends
     return Carry(
         time=time,
         y=y,
         velocity=velocity,
         memory=memory,
-        margin=margin_now,
+        margin=jnp.where(changes, jnp.inf, margin),
+        context=_select(changes, seen.context, carry.context),
+        fresh=changes | (carry.fresh & ~keep),
         h=longer,
         error=error_kept,
-        bracket=_select(keep | ((margin > 0) & ~locating), _open(margin_now), bracket),
+        bracket=_select(keep | ((seen.margin > 0) & ~locating), _open(margin), bracket),
         kept=carry.kept + keep,
         tried=carry.tried + 1,
         evaluations=carry.evaluations + step.evaluations,
-        event=event,
+        event=happens & seen.ends,
         coarse=keep & (longer < _COARSE_CLOCK * time),
         times=carry.times.at[row].set(time, mode="drop"),
         states=carry.states.at[row].set(step.end, mode="drop"),
+        contexts=jax.tree.map(
+            lambda rows, one: rows.at[row].set(one, mode="drop"), carry.contexts, carry.context
+        ),
     )
+
+
+def watched(flow: AbstractFlow, y: State) -> Watch:
+    """What a flow watches for, or nothing.
+
+    Parameters
+    ----------
+    flow : the system.
+    y : its state.
+    """
+    if flow.watches:
+        return flow.watch(y)
+    return Watch(jnp.asarray(jnp.inf), flow.context, jnp.asarray(False))
 
 
 def _next_stop(

@@ -34,6 +34,10 @@ class AbstractMethod(eqx.Module):
     tolerance: ClassVar[float] = 1e-8
     """Error of a step that suits it, where nobody asks for another."""
 
+    def on(self, flow: AbstractFlow) -> "AbstractMethod":
+        """The same method for another flow."""
+        return type(self)(flow)
+
     def typical_evaluations(self, y: State) -> int:
         """Right-hand sides a step, about: decides how many steps make a piece."""
         return 6

@@ -1,12 +1,24 @@
 """What an ODE must say about itself so that it is solved rightly at every scale."""
 
 import abc
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 State = Float[Array, "*shape"]
+
+
+class Watch(NamedTuple):
+    """How near the next event is, and what would happen if it were here."""
+
+    margin: Float[Array, ""]
+    """Positive before the event, and not after it."""
+    context: Any
+    """What the flow's context becomes."""
+    ends: Bool[Array, ""]
+    """Whether the integration ends there; else it goes on in the new context."""
 
 
 class AbstractFlow(eqx.Module):
@@ -38,8 +50,22 @@ class AbstractFlow(eqx.Module):
         """What is saved at every step: a tuple or dictionary of arrays."""
 
     watches: ClassVar[bool] = False
-    """Whether to stop where `margin` falls through 0."""
+    """Whether there are events to `watch` for."""
 
-    def margin(self, y: State) -> Float[Array, ""]:
-        """Positive until the event to stop at."""
-        raise RuntimeError(f"{type(self).__name__} watches for an event but has no margin.")
+    @property
+    def slack(self) -> Any:
+        """How far below zero a margin may be at the moment that counts as the event."""
+        return jnp.asarray(1e-7)  # margins are logarithms, and rounding makes them rough below
+
+    @property
+    def context(self) -> Any:
+        """The arrays that events change."""
+        return ()
+
+    def within(self, context: Any) -> "AbstractFlow":
+        """The same flow in another context."""
+        return self
+
+    def watch(self, y: State) -> Watch:
+        """The nearest event."""
+        raise RuntimeError(f"{type(self).__name__} watches for events but does not say which.")

@@ -1,16 +1,16 @@
 """What is asked of a problem again and again, compiled: one program for each shape, shared by all who ask."""
 
-import equinox as eqx
 import jax
 from jaxtyping import Array, Float
 
 from saddlewalk.problem.problem import Parameters, ParametersLike, Problem
+from saddlewalk.programs import compiled
 from saddlewalk.tasks import AbstractTask
 
 Function = Float[Array, "..."]
 
 
-@eqx.filter_jit
+@compiled
 def function(problem: Problem, theta: ParametersLike) -> Function:
     """The sum of the units as a vector in function space.
 
@@ -22,7 +22,7 @@ def function(problem: Problem, theta: ParametersLike) -> Function:
     return problem.function(theta)
 
 
-@eqx.filter_jit
+@compiled
 def features(problem: Problem, theta: ParametersLike) -> Function:
     """Each unit alone as a vector in function space.
 
@@ -34,7 +34,7 @@ def features(problem: Problem, theta: ParametersLike) -> Function:
     return problem.features(theta)
 
 
-@eqx.filter_jit
+@compiled
 def loss(problem: Problem, theta: ParametersLike) -> Float[Array, ""]:
     """Loss of the sum of the units.
 
@@ -46,7 +46,7 @@ def loss(problem: Problem, theta: ParametersLike) -> Float[Array, ""]:
     return problem.loss(theta)
 
 
-@eqx.filter_jit
+@compiled
 def loss_and_gradient(
     problem: Problem, theta: ParametersLike
 ) -> tuple[Float[Array, ""], Parameters]:
@@ -60,7 +60,7 @@ def loss_and_gradient(
     return jax.value_and_grad(problem.loss)(theta)
 
 
-@eqx.filter_jit
+@compiled
 def residual(problem: Problem, theta: ParametersLike) -> Function:
     """Minus the gradient of the loss in function space.
 
@@ -72,7 +72,7 @@ def residual(problem: Problem, theta: ParametersLike) -> Function:
     return problem.residual(theta)
 
 
-@eqx.filter_jit
+@compiled
 def utility(problem: Problem, theta: ParametersLike, residual: Function) -> Float[Array, " width"]:
     """How fast the loss falls, to first order, when each unit is added.
 
@@ -85,7 +85,7 @@ def utility(problem: Problem, theta: ParametersLike, residual: Function) -> Floa
     return problem.utility(theta, residual)
 
 
-@eqx.filter_jit
+@compiled
 def climb(problem: Problem, theta: ParametersLike, residual: Function) -> Parameters:
     """How each unit alone climbs its utility against a residual.
 
@@ -98,7 +98,7 @@ def climb(problem: Problem, theta: ParametersLike, residual: Function) -> Parame
     return problem.climb(theta, residual)
 
 
-@eqx.filter_jit
+@compiled
 def hessian(problem: Problem, theta: ParametersLike) -> Float[Array, "all all"]:
     """The Hessian of the loss as a matrix: for small networks.
 
@@ -111,7 +111,7 @@ def hessian(problem: Problem, theta: ParametersLike) -> Float[Array, "all all"]:
     return jax.hessian(flat_loss)(theta.ravel())
 
 
-@eqx.filter_jit
+@compiled
 def hessian_product(
     problem: Problem, theta: ParametersLike, direction: ParametersLike
 ) -> Parameters:
@@ -126,7 +126,7 @@ def hessian_product(
     return jax.jvp(jax.grad(problem.loss), (theta,), (direction,))[1]
 
 
-@eqx.filter_jit
+@compiled
 def length(task: AbstractTask, function: Function) -> Float[Array, ""]:
     """Length of a vector of function space: the same program for networks of all widths.
 
@@ -138,7 +138,7 @@ def length(task: AbstractTask, function: Function) -> Float[Array, ""]:
     return task.length(function)
 
 
-@eqx.filter_jit
+@compiled
 def feature_lengths(problem: Problem, theta: ParametersLike) -> Float[Array, " width"]:
     """Length of each unit alone in function space.
 

@@ -9,12 +9,19 @@ Gradient flow (`saddlewalk.flow`) and the alternation of AGF (`saddlewalk.theory
 """
 
 import abc
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.ode import AbstractFlow
 from saddlewalk.problem.problem import Kind, Parameters, ParametersLike, Problem, norms
+
+if TYPE_CHECKING:
+    Either = Any
+else:  # what is held between two pieces comes from NumPy; where a program looks at it, it is of JAX
+    Either = Array | np.ndarray
 
 _ROUNDING = 100 * 2.2e-16
 
@@ -23,7 +30,7 @@ class AbstractMotion(AbstractFlow):
     """A velocity for all units, in the coordinates that suit them."""
 
     problem: Problem
-    drive: Float[Array, ""]
+    drive: Float[Either, ""]
     """Velocity over norm^(kappa-1) at the start: the natural size of a velocity."""
     sign: ParametersLike | None
     """Signs of the parameters where their logarithms are the coordinates; else `None`."""

@@ -51,8 +51,9 @@ class Start:
 
     @property
     def norm(self) -> float:
-        """Root mean square of the norms: the size of a unit."""
-        return mean_norm(self.theta)
+        """Root mean square of the norms: the size of a unit; of the small ones where training has begun."""
+        small = np.asarray(self.theta)[self.norms < 1]
+        return mean_norm(small) if len(small) and self.given is not None else mean_norm(self.theta)
 
     def check_dormant(self) -> None:
         """Units of norm 1 and more are not dormant: there is nothing to predict."""

@@ -83,7 +83,9 @@ def predict(
         hypotheses hold, else "numeric".
     rates : learning rate of each layer by name, as in `train`.
     penalty : loss of one output against one target; squared error by default.
-    start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
+    start : parameters `(width, size)` to start from, instead of `scale` and `seed`. They may come from the
+        middle of a training: units that are in use are then active from the start, and the first stage
+        that "numeric" predicts is the next one to come.
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
     eta : what accelerated time is measured in: "norm" (that of a unit of mean size at the start, Eq
         20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
@@ -132,7 +134,7 @@ def _staircase(
     """A prediction with the audit of the most special theory that speaks about the problem."""
     problem, eta, initial = start.problem, outcome.eta, outcome.initial_loss
     if eta is None:
-        eta = acceleration(start.norm, problem.pace_degree)
+        eta = acceleration(start.norm, problem.pace_degree) if start.norm < 1 else 1.0
     if initial is None:
         initial = float(problem.loss(0 * start.theta))
     curve = outcome.curve

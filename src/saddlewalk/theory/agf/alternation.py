@@ -25,12 +25,14 @@ When does a unit wake? Alone, it would grow until the loss no longer falls along
 
 from typing import Any, ClassVar, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
+from saddlewalk.ode import Watch
 from saddlewalk.problem import Parameters, norms
-from saddlewalk.problem.motion import AbstractMotion, drives, growth_rates
+from saddlewalk.problem.motion import AbstractMotion, Either, drives, growth_rates
 
 _TINY = 1e-300
 
@@ -41,30 +43,36 @@ class Rules(NamedTuple):
     The numbers are those of `Thresholds`, which says why.
     """
 
-    dormant_move: Bool[Array, ""]
-    active_move: Bool[Array, ""]
-    wakes_by_norm: Bool[Array, ""]
+    dormant_move: Bool[Either, ""]
+    active_move: Bool[Either, ""]
+    wakes_by_norm: Bool[Either, ""]
     """Wake at a norm (Eq 3) instead of a part of the size at rest."""
-    wake: Float[Array, ""]
+    wake: Float[Either, ""]
     """The norm, or the ratio B/U, at which a dormant unit wakes."""
-    sleep: Float[Array, ""]
+    sleep: Float[Either, ""]
     """The ratio below which an active unit is dormant again."""
-    calm: Float[Array, ""]
+    calm: Float[Either, ""]
     """Part of a stage's gain that active units at rest may still lose while a dormant one grows e-fold."""
-    patient: Float[Array, ""]
+    patient: Float[Either, ""]
     """Growth of an active unit, relative to that of the fastest dormant one, that is not waited for."""
-    least_alignment: Float[Array, ""]
+    least_alignment: Float[Either, ""]
     """Cosine between a unit and the residual below which it counts as this."""
-    largest: Float[Array, " width"]
+    largest: Float[Either, " width"]
     """The largest drive that each unit ever had."""
-    idle: Float[Array, ""]
+    idle: Float[Either, ""]
     """Part of it below which a unit has no utility left."""
-    exhausted: Float[Array, ""]
+    exhausted: Float[Either, ""]
     """Part of it below which an active unit is at rest in any case."""
-    last: Float[Array, ""]
+    last: Float[Either, ""]
     """The same in the last stage, as a part of `idle`."""
-    level: Float[Array, ""]
+    level: Float[Either, ""]
     """Loss on the plateau before."""
+    nothing: Float[Either, ""]
+    """Loss that is as good as none."""
+    late: Float[Either, ""]
+    """How far past its threshold a unit may be when it wakes, in the logarithm."""
+    stops: Bool[Either, ""]
+    """Whether the motion ends when a unit wakes or sleeps, instead of going on with it."""
 
 
 class View(NamedTuple):
@@ -77,6 +85,7 @@ class View(NamedTuple):
     drive: Float[Array, " width"]
     output: Float[Array, " width"]
     """Length of each unit in function space."""
+    active: Bool[Array, " width"]
     parameters: Parameters
 
 
@@ -88,13 +97,15 @@ class Margins(NamedTuple):
     resting: Float[Array, ""]
     drive: Float[Array, " width"]
     """No distance, but what they are judged by: each unit's drive."""
+    rising: Bool[Array, " width"]
+    """And whether each is far from its rest, on its way up."""
 
 
 class Alternation(AbstractMotion):
     """Units split into dormant and active ones, in one of the phases of the algorithm."""
 
-    active: Bool[Array, " width"]
-    residual: Float[Array, "..."]
+    active: Bool[Either, " width"]
+    residual: Float[Either, "..."]
     """Residual of the active units; used while they rest."""
     rules: Rules
 
@@ -134,6 +145,7 @@ class Alternation(AbstractMotion):
             curvature,
             drives(self.problem, theta, push),
             jax.vmap(self.problem.task.length)(self.problem.features(theta)),
+            self.active,
             theta,
         )
 
@@ -158,6 +170,7 @@ class Alternation(AbstractMotion):
             sleeping=jnp.where(self.active & rules.active_move, sleeping, jnp.inf),
             resting=self._resting(theta, push, loss, on_its_way),
             drive=drives(problem, theta, push),
+            rising=utility > 2 * bend,
         )
 
     def _waking(
@@ -194,8 +207,15 @@ class Alternation(AbstractMotion):
         falls = self._loss_falls(self.loss_rate(theta, push), loss, growth)
         restless = jnp.maximum(falls, self._units_move(growth, on_its_way))
         calm = jnp.where(waiting, restless, jnp.inf)  # nobody to be calm beside
-        distance = jnp.minimum(calm, self._drive_is_left(drive, waiting))
+        over = jnp.minimum(self._drive_is_left(drive, waiting), self._loss_is_left(loss))
+        distance = jnp.minimum(calm, over)
         return jnp.where(self.rules.active_move, jnp.log(jnp.maximum(distance, _TINY)), jnp.inf)
+
+    def _loss_is_left(self, loss: Float[Array, ""]) -> Float[Array, ""]:
+        """The loss, over what is as good as none."""
+        return jnp.where(
+            self.rules.nothing > 0, loss / jnp.maximum(self.rules.nothing, _TINY), jnp.inf
+        )
 
     def _fastest_dormant(self, growth: Float[Array, " width"]) -> Float[Array, ""]:
         return jnp.max(jnp.where(self.active, 0.0, growth))
@@ -226,18 +246,37 @@ class Alternation(AbstractMotion):
         enough = jnp.where(waiting, self.rules.exhausted, self.rules.last * self.rules.idle)
         return jnp.max(jnp.where(self.active, drive, 0.0)) / enough
 
-    def margin(self, y: Parameters) -> Float[Array, ""]:
-        """Distance to the nearest event."""
+    @property
+    def slack(self) -> Any:
+        """How late a unit may wake."""
+        return self.rules.late
+
+    @property
+    def context(self) -> Bool[Either, " width"]:
+        """Who is active."""
+        return self.active
+
+    def within(self, context: Bool[Either, " width"]) -> "Alternation":
+        """The same rules with other active units."""
+        return eqx.tree_at(lambda flow: flow.active, self, context)
+
+    def watch(self, y: Parameters) -> Watch:
+        """The nearest event: units wake and sleep, and the motion goes on; or it ends."""
         margins = self.margins(self.parameters(y))
-        nearest = jnp.minimum(jnp.min(margins.waking), jnp.min(margins.sleeping))
-        return jnp.minimum(jnp.minimum(nearest, margins.resting), 1e3)
+        units = jnp.minimum(jnp.min(margins.waking), jnp.min(margins.sleeping))
+        # how calm the active ones have become by the end of a step does not matter
+        resting = jnp.maximum(margins.resting, -0.5 * self.rules.late)
+        margin = jnp.minimum(jnp.minimum(units, resting), 1e3)
+        now = jnp.maximum(margin, 0.0)
+        active = (self.active & (margins.sleeping > now)) | (margins.waking <= now)
+        return Watch(margin, active, (units > now) | self.rules.stops)
 
 
 class Alignment(AbstractMotion):
     """Directions alone, on the sphere: the left of Eq 2 for units that stay at their norm."""
 
-    residual: Float[Array, "..."]
-    norm: Float[Array, "width 1"]
+    residual: Float[Either, "..."]
+    norm: Float[Either, "width 1"]
 
     def _gradient(self, direction: Parameters) -> Parameters:
         climb = self.problem.climb(self.norm * direction, self.residual)

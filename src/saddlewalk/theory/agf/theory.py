@@ -36,6 +36,8 @@ from saddlewalk.units import AbstractUnits, Dense
 
 _LEAST_DROP = 1e-6
 """A step of the loss below this part of the first loss is no stage."""
+_RISING = 1.5
+"""A fall that becomes this much faster after the start is a stage to come, and not the end of one."""
 
 
 class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
@@ -89,7 +91,7 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
     def audit(self) -> tuple[Assumption, ...]:
         """A small start, and an origin that is a saddle."""
         norm, degree = self.start.norm, self.start.problem.degree
-        blur = 1 / acceleration(norm, self.start.problem.pace_degree)
+        blur = 1 / acceleration(min(norm, 0.5), self.start.problem.pace_degree)
         return (
             Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
             Assumption(
@@ -102,7 +104,8 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
 
     def _walked(self, *, real_time: bool, aligned: bool = False) -> Outcome:
         start = self.start
-        start.check_dormant()
+        if not real_time:
+            start.check_dormant()
         walk = Walk(
             start.problem,
             start.theta,
@@ -151,6 +154,8 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
     stages = []
     for a, b in itertools.pairwise(_landings(walk, curve)):
         before, after = _moment(walk, a), _moment(walk, b)
+        if a == 0 and not (after.active & ~walk.settled).any() and _is_fading(curve.part(a, b)):
+            continue  # the end of a stage that was learned before the start
         on, off = _changed(before, after, walk.problem.units.rotatable)
         jump = jump_between(curve.part(a, b), 0, b - a)
         stages.append(
@@ -164,6 +169,11 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
             )
         )
     return tuple(stages)
+
+
+def _is_fading(curve: LossCurve) -> bool:
+    """Whether the loss falls ever more slowly: what was to be learned here has been."""
+    return bool(-curve.rate[1:].min(initial=0.0) <= _RISING * -float(curve.rate[1]))
 
 
 def _changed(before: Moment, after: Moment, mixed: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -13,7 +13,7 @@ class Thresholds:
     """When units wake, sleep and rest; when a tail is cut short; how exact and how long steps are."""
 
     # --- waking and sleeping
-    wake: float = 3e-4
+    wake: float = 1e-4
     """A dormant unit wakes, in real time, at this part of its output at rest: well before it is felt."""
     sleep: float = 0.1
     """An active unit that shrinks (its utility is negative) is dormant again when its output has fallen to
@@ -26,6 +26,12 @@ class Thresholds:
     points nowhere would rest at zero, and wake at once."""
     at_event: float = 1e-6
     """Events this near, in logarithms of ratios, happen together: units that tie wake together."""
+
+    late: float = 0.5
+    """In real time a unit may wake this much later, in the logarithm of its output: it is not felt yet, and
+    steps need not end at the moment."""
+    prompt: float = 1e-8
+    """The same in Algorithm 1, in which that moment is the time of a stage."""
 
     # --- rest of the active units
     calm: float = 1e-10
@@ -43,6 +49,9 @@ class Thresholds:
     last: float = 0.3
     """The last stage ends when the drive of its units is this part of what counts as none: the loss, of
     second order, is then right to 1e-7."""
+
+    nothing: float = 1e-6
+    """Part of the first loss that is as good as none: steps below it are not listed as stages."""
 
     # --- tails that would take for ever
     sliding: float = 1e-4
@@ -70,19 +79,30 @@ class Thresholds:
     """Quasi-Newton steps to the bottom of a tail."""
 
     # --- steps
-    plateau_tolerance: float = 1e-9
+    plateau_tolerance: float = 1e-8
     """Error of a step on a plateau: dormant units grow by many powers of ten, and their errors with them."""
     transition_tolerance: float = 1e-6
     """The same in a transition, in which units grow by a few powers of ten at most."""
-    kinked_tolerance: float = 1e-5
-    """Steps across kinks err in proportion to the tolerance, and their number grows as much."""
-    kinked_tolerance_printed: float = 1e-4
-    """In Algorithm 1, where the clock stands in a transition; in real time a ReLU network may then end in
-    another minimum."""
+    kinked_plateau_tolerance: float = 1e-5
+    """With kinks: steps across them err in proportion to the tolerance, and their number grows as much."""
+    kinked_transition_tolerance: float = 1e-4
+    """The same in a transition."""
     aligned: float = 1e-7
     """Part of a gradient that may still turn a unit that counts as aligned."""
-    stiff_after: int = 256
+    stiff_after: int = 512
     """Explicit steps after which a smooth transition counts as stiff."""
+    dense: int = 150
+    """Parameters up to which stiff steps take a dense Jacobian."""
+    first_steps: int = 32
+    """Steps on a plateau before a leap in closed form is tried again; then twice as many."""
+    leap_error: float = 1e-7
+    """Error, relative to its velocity, of each unit where a leap lands."""
+    leap_checks: int = 4
+    """Places along a leap at which it is checked."""
+    most_leaps: int = 50
+    """Parts of a leap, each up to where the next unit might wake."""
+    worth: float = 1.0
+    """Growth, in the exponent, that makes a leap worth it."""
     most_steps: int = 100_000
     """Steps of one plateau or one transition."""
     most_rounds: int = 100

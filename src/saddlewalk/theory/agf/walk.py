@@ -29,7 +29,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,11 +36,13 @@ from scipy.optimize import minimize
 
 from saddlewalk import ode
 from saddlewalk.curves import LossCurve, Stopped
-from saddlewalk.problem import ParametersLike, Problem, compiled, norms
+from saddlewalk.problem import ParametersLike, Problem, SquaredError, compiled, norms
 from saddlewalk.problem.motion import drives, signs
+from saddlewalk.programs import compiled as compiled_program
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
-from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules, View
+from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules
+from saddlewalk.theory.agf.plateau import AbstractLeap, Climb, climb_of, leap_of, longest
 from saddlewalk.theory.agf.settling import Outlook
 from saddlewalk.theory.agf.thresholds import Thresholds
 
@@ -88,30 +89,62 @@ class Walk:
     ) -> None:
         # between two pieces everything is NumPy: nothing small is compiled
         theta = np.asarray(theta)
-        self.problem, self.theta, self.real_time = problem, theta, real_time
+        self.problem, self.real_time = problem, real_time
+        self.theta = _apart(theta) if problem.units.rotatable and real_time else theta
         self.at = Thresholds() if thresholds is None else thresholds
         self.aligned, self.max_time = aligned, max_time
         self.bar: Progress | None = None
-        self.active = np.zeros(problem.width, dtype=bool)
-        self.woke_as = theta
+        self.woke_as = self.theta
         self.time = 0.0
         self.evaluations = 0
-        self.sign = signs(problem, theta)
-        push = compiled.climb(problem, theta, compiled.residual(problem, 0 * theta))
-        self.largest_drive = drives(problem, theta, np.asarray(push))
+        self.sign = signs(problem, self.theta)
+        push = compiled.climb(problem, self.theta, compiled.residual(problem, 0 * self.theta))
+        self.largest_drive = drives(problem, self.theta, np.asarray(push))
         if problem.units.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
-        self.level = float(compiled.loss(problem, 0 * theta))
-        self._curve: list[np.ndarray] = [np.array([[0.0, self.level, 0.0, 0.0]])]
+        self.level = float(compiled.loss(problem, 0 * self.theta))
+        # a loss that cannot be negative, and is hardly there, has no stage left in it
+        squared = isinstance(problem.penalty, SquaredError)
+        self.nothing = self.at.nothing * self.level if squared else 0.0
+        self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
+        if real_time:
+            self._find_awake()
+        self.begun = bool(self.active.any())
+        settled = np.where(self.settled[:, None], self.theta, 0.0)
+        self._curve: list[np.ndarray] = [
+            np.array([[0.0, float(compiled.loss(problem, settled)), 0.0, 0.0]])
+        ]
         self._points = 1
-        self.moments = [Moment(0, theta, self.active.copy(), np.zeros(problem.width))]
+        output = np.asarray(compiled.feature_lengths(problem, settled))
+        self.moments = [Moment(0, self.theta, self.settled.copy(), output)]
         self.rests = [0]
+
+    def _find_awake(self) -> None:
+        """Units that are in use already, where training has begun, and those that are where they belong.
+
+        A unit is in use if it is too large to be dormant beside the target. It has settled if the loss would
+        hardly fall along it; else it is about to be felt, and the level is the loss without it. Rest is
+        judged by what was gained since the loss of nothing at all.
+        """
+        length = np.asarray(compiled.feature_lengths(self.problem, self.theta))
+        target = math.sqrt(2 * self.level) if self.level > 0 else 1.0
+        waking = np.asarray(self._margins(self._flow(plateau=True)).waking)
+        self.active = (waking <= 0) | (length > self.at.wake * target)
+        if self.active.any():
+            rising = np.asarray(self._margins(self._flow(plateau=False)).rising)
+            self.settled = self.active & ~rising
 
     def run(self) -> Stopped:
         """Alternate until nothing is left to learn; the reason is returned."""
         if self.aligned and not self.problem.units.rotatable:
             self._align_dormant()
+        if self.begun:
+            stopped = self._pass_transition()
+            if stopped:
+                return stopped
         for _ in range(self.at.most_rounds + 10 * self.problem.width):
+            if self.level <= self.nothing:
+                return Stopped.LEARNED
             if self.active.all():
                 return Stopped.NO_DORMANT
             stopped = self._cross_plateau() or self._pass_transition()
@@ -127,27 +160,75 @@ class Walk:
         margins = self._margins(flow)
         if self._no_utility_left(np.asarray(margins.drive)):
             return Stopped.NO_UTILITY
-        if not (margins.waking <= self.at.at_event).any():
-            steps = 0
-            for piece in self._integrate(
-                flow, "explicit", self._tolerance(self.at.plateau_tolerance)
-            ):
-                steps += piece.steps
-                if piece.event:
-                    break
-                if self._no_utility_left(piece.saved.drive[-1]):
-                    return Stopped.NO_UTILITY
-                if piece.stalled:
-                    return Stopped.STALLED
-                if steps >= self.at.most_steps or self.time >= self.max_time:
-                    return Stopped.LIMIT
-        margins = self._margins(flow)
-        self._wake(margins, self._reached(margins))
+        steps, least = 0, self.at.first_steps
+        while (margins.waking > self.at.at_event).all():
+            if self.time >= self.max_time or steps >= self.at.most_steps:
+                return Stopped.LIMIT
+            if not self._leap(flow, margins):
+                tolerance = self._tolerance(plateau=True)
+                for piece in self._integrate(flow, "explicit", tolerance, least):
+                    steps += piece.steps
+                    if piece.stalled:
+                        return Stopped.STALLED
+                least *= 2
+            margins = self._margins(flow)
+            if self._no_utility_left(np.asarray(margins.drive)):
+                return Stopped.NO_UTILITY
+        self._wake(margins, self.at.at_event)
         return None
+
+    def _leap(self, flow: Alternation, margins: Margins) -> bool:
+        """Go on in closed form to where the first unit wakes, as far as it is true; was it worth it?"""
+        residual = np.asarray(flow.residual)
+        leap = leap_of(self.problem, self.theta, residual)
+        if leap is None:
+            return False
+        climb, start = climb_of(self.problem, residual), self.theta
+        pace = np.where(self.active, 1e-300, (2.0 if self.real_time else 1.0) * leap.fastest)
+        good, low, high = 0.0, 0.0, min(longest(leap), self.max_time - self.time)
+        for _ in range(self.at.most_leaps):
+            ahead = float(((margins.waking + 0.5 * self._late) / pace).min())
+            time = low + ahead if low + ahead < high else 0.5 * (low + high)
+            checks = good + (time - good) * np.linspace(0, 1, self.at.leap_checks + 1)[1:]
+            if time > good and not all(self._is_true(leap, climb, one) for one in checks):
+                break
+            good = max(good, time)
+            self.theta = np.where(self.active[:, None], start, leap.after(time))
+            tried = self._margins(flow)
+            nearest = float(tried.waking.min())
+            if (
+                not nearest >= -self._late
+            ):  # nor if it is not a number: numbers have become too large
+                high = time
+            else:
+                low, margins = time, tried
+            if -self._late <= nearest <= 0 or high - low <= 1e-9 * high:
+                break
+        worth = low * float(leap.fastest.max()) > self.at.worth
+        self.theta = np.where(self.active[:, None], start, leap.after(low if worth else 0.0))
+        if worth:
+            self.time += low
+            self._climbed()
+        return worth
+
+    def _is_true(self, leap: AbstractLeap, climb: Climb, time: float) -> bool:
+        """Whether dormant units, where a leap puts them, climb as it says."""
+        there = leap.after(time)
+        climbs = climb(there)
+        off = norms(climbs - leap.velocity(there))[~self.active]
+        return bool((off <= self.at.leap_error * norms(climbs)[~self.active]).all())
+
+    def _climbed(self) -> None:
+        """Dormant units have moved, and the loss has not."""
+        self._curve.append(np.array([[self.time, self.level, 0.0, 0.0]]))
+        last = self.moments[-1]
+        self.moments.append(Moment(self._points, self.theta, self.active.copy(), last.output))
+        self._points += 1
 
     def _pass_transition(self) -> Stopped | None:
         """Active units descend until they rest; dormant ones wake and sleep meanwhile."""
-        taken, spent, passed, kind = 0, self.evaluations, 0.0, "explicit"
+        taken, spent, passed = 0, self.evaluations, 0.0
+        kind, patience = self._kinds
         while taken < self.at.most_steps and self.time < self.max_time:
             flow = self._flow(plateau=False)
             margins = self._margins(flow)
@@ -156,14 +237,14 @@ class Walk:
             if float(margins.resting) <= self.at.at_event or not self.active.any():
                 self._rest()
                 return None
-            tolerance, before = self._tolerance(self.at.transition_tolerance), taken
-            for piece in self._integrate(flow, kind, tolerance, self.at.stiff_after):
+            tolerance, before = self._tolerance(plateau=False), taken
+            for piece in self._integrate(flow, kind, tolerance, patience):
                 taken += piece.steps
                 passed += float(piece.time[-1])
                 if piece.stalled:
                     return Stopped.STALLED
                 if piece.event:
-                    margins = self._margins(flow)
+                    margins = self._margins(self._flow(plateau=False))
                     reached = self._reached(margins)
                     if not self._apply(margins, reached) and float(margins.resting) <= reached:
                         self._rest()
@@ -174,27 +255,49 @@ class Walk:
                     spent = self.evaluations
             if taken == before:  # not one step was good
                 return Stopped.STALLED
-            if taken >= self.at.stiff_after and self.problem.smooth and not self.problem.adaptive:
-                kind = "stabilized"  # needs a Jacobian that is symmetric in some metric
+            if taken >= patience:
+                kind, patience = self._stiff, self.at.most_steps
         return Stopped.LIMIT
+
+    @property
+    def _kinds(self) -> tuple[str, int]:
+        """Steps that suit a transition, and how many of them are tried before stiff ones."""
+        if not self.problem.smooth or self.problem.adaptive:
+            return "explicit", self.at.most_steps  # the others want a symmetric Jacobian
+        if self.problem.degree > 2 and self._stiff == "implicit":
+            return "implicit", self.at.most_steps
+        return "explicit", self.at.stiff_after
+
+    @property
+    def _stiff(self) -> str:
+        """Steps for what is stiff: with a dense Jacobian where that is small."""
+        return "implicit" if self.theta.size <= self.at.dense else "stabilized"
 
     def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:
         """What still moves no longer matters."""
         view = piece.saved
+        last = self._no_utility_left(view.drive[-1])
         outlook = Outlook.of(
             np.asarray(view.loss),
             np.asarray(view.output)[:, self.active],
             lasted=float(piece.time[-1] - piece.time[0]),
             passed=passed,
             level=self.level,
-            last=self._no_utility_left(view.drive[-1]),
+            last=last,
         )
         if not self.problem.smooth:
-            return outlook.stands_on_kinks(self.at)
+            return (last and self._goes_nowhere(piece)) or outlook.stands_on_kinks(self.at)
         if outlook.has_faded(self.at):
             return True
         # in Algorithm 1 the clock stands: nothing is lost when what is left is polished away
         return spent >= self.at.long and (not self.real_time or outlook.is_a_tail(self.at, spent))
+
+    def _goes_nowhere(self, piece: ode.Piece) -> bool:
+        """Whether no unit makes any way over a piece: where `train` stops, too."""
+        way = piece.saved.parameters[-1] - piece.saved.parameters[0]
+        lasted = float(piece.time[-1] - piece.time[0])
+        drive = drives(self.problem, self.theta, way / max(lasted, 1e-300))
+        return bool((drive <= self.at.convergence * self.largest_drive)[self.active].all())
 
     def _settle(self, flow: Alternation) -> bool:
         """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
@@ -252,19 +355,22 @@ class Walk:
             "exhausted": at.exhausted,
             "last": at.last,
             "level": self.level,
+            "nothing": self.nothing,
+            "late": self._late,
         }
         rules = Rules(
-            dormant_move=jnp.asarray(plateau or real_time),
-            active_move=jnp.asarray(not plateau),
-            wakes_by_norm=jnp.asarray(not real_time),
-            **{name: jnp.asarray(value, dtype=jnp.float64) for name, value in numbers.items()},
+            dormant_move=np.asarray(plateau or real_time),
+            active_move=np.asarray(not plateau),
+            wakes_by_norm=np.asarray(not real_time),
+            stops=np.asarray(plateau or not real_time),
+            **{name: np.asarray(value, dtype=np.float64) for name, value in numbers.items()},
         )
         return Alternation(
             self.problem,
-            jnp.asarray(self.largest_drive.max()),
+            np.asarray(self.largest_drive.max()),
             self.sign,
-            jnp.asarray(self.active),
-            compiled.residual(self.problem, self._only_active),
+            self.active,
+            np.asarray(compiled.residual(self.problem, self._only_active)),
             rules,
         )
 
@@ -281,12 +387,12 @@ class Walk:
         """Turn every dormant unit, at its norm, to the maximum of utility that it climbs to."""
         norm = norms(self.theta)
         residual = compiled.residual(self.problem, self.moments[-1].alone)
-        flow = Alignment(self.problem, jnp.ones(()), None, residual, jnp.asarray(norm))
+        flow = Alignment(self.problem, np.ones(()), None, np.asarray(residual), norm)
         pieces = ode.integrate(
             flow,
             self.theta / norm,
             kind="explicit",
-            rtol=self._tolerance(self.at.plateau_tolerance),
+            rtol=self._tolerance(plateau=True),
             times=np.zeros(0),
             max_steps=self.at.most_steps,
         )
@@ -311,7 +417,7 @@ class Walk:
             max_time=self.max_time - origin if runs else math.inf,
         )
         for piece in pieces:
-            self.theta = flow.parameters(piece.end)
+            self.theta, self.active = flow.parameters(piece.end), np.array(piece.context)
             self.evaluations += piece.evaluations
             view = piece.saved
             time = origin + piece.time if runs else np.full(len(piece.time), origin)
@@ -332,6 +438,11 @@ class Walk:
 
     def _margins(self, flow: Alternation) -> Margins:
         return jax.device_get(_margins_of(flow, self.theta))
+
+    @property
+    def _late(self) -> float:
+        """How late a unit may wake: it hardly matters in real time, and is a stage's time in Algorithm 1."""
+        return self.at.late if self.real_time else self.at.prompt
 
     def _reached(self, margins: Margins) -> float:
         """Margin at which events happen where one was located: rounding may leave it short of zero."""
@@ -365,22 +476,21 @@ class Walk:
         self.rests.append(self._points)
         self._points += 1
 
-    def _keep(self, rows: np.ndarray, view: View) -> None:
+    def _keep(self, rows: np.ndarray, view: Any) -> None:
         """Append to the curve, and remember the network at every row, or at the last if it is large."""
         first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
         self.moments += [
-            Moment(
-                self._points + k, view.parameters[k], self.active.copy(), np.asarray(view.output[k])
-            )
+            Moment(self._points + k, view.parameters[k], view.active[k], view.output[k])
             for k in range(first, len(rows))
         ]
         self._curve.append(rows)
         self._points += len(rows)
 
-    def _tolerance(self, smooth: float) -> float:
-        if self.problem.smooth:
-            return smooth
-        return self.at.kinked_tolerance if self.real_time else self.at.kinked_tolerance_printed
+    def _tolerance(self, plateau: bool) -> float:
+        at = self.at
+        if plateau:
+            return at.plateau_tolerance if self.problem.smooth else at.kinked_plateau_tolerance
+        return at.transition_tolerance if self.problem.smooth else at.kinked_transition_tolerance
 
     @property
     def curve(self) -> LossCurve:
@@ -389,9 +499,17 @@ class Walk:
         return LossCurve.of(time, loss, rate, curvature)
 
 
-@eqx.filter_jit
+def _apart(theta: np.ndarray) -> np.ndarray:
+    """Rotatable units turned so that what they hold together is held by as few as can be."""
+    turn = np.linalg.svd(theta, full_matrices=True)[0]
+    return turn.T @ theta
+
+
+@compiled_program
 def _active_loss(flow: Alternation, y: ParametersLike) -> Any:
     return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)
 
 
-_margins_of = eqx.filter_jit(lambda flow, theta: flow.margins(theta))
+@compiled_program
+def _margins_of(flow: Alternation, theta: ParametersLike) -> Margins:
+    return flow.margins(jnp.asarray(theta))

@@ -1,0 +1,188 @@
+r"""Plateaus of degree 2 in closed form: with the residual frozen, dormant units move by a matrix exponential.
+
+Units that are linear in their incoming weights w and in their outgoing ones a have the utility
+:math:`U = a^\top G w`, with a matrix G that the residual and (with kinks) the samples it sees decide. Then
+
+.. math:: \dot w = G^\top a, \quad \dot a = G w, \qquad G = \sum_k \sigma_k u_k v_k^\top,
+
+and each singular pair :math:`(v_k^\top w, u_k^\top a)` turns into itself by cosh and sinh of
+:math:`\sigma_k t`. Units whose parameters move in proportion to themselves (a diagonal network) just go on in
+their logarithms. Near the origin that holds for every unit of degree 2, and with kinks until a unit sees
+other samples: so a leap is looked at again where it lands, and taken only as far as the climb there is what
+the matrix says.
+"""
+
+import abc
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.problem import ParametersLike, Problem, compiled
+from saddlewalk.units.base import AbstractUnits
+
+Weights = Float[np.ndarray, "width size"]
+Climb = Callable[[Weights], Weights]
+
+_MOST_GROWTH = 330.0
+"""Growth, in the exponent, whose square float64 can hold."""
+
+
+class AbstractLeap(abc.ABC):
+    """Where dormant units are after some time with the residual frozen."""
+
+    fastest: Float[np.ndarray, " width"]
+    """The largest rate at which each unit's norm can grow."""
+
+    @abc.abstractmethod
+    def after(self, time: float) -> Weights:
+        """The parameters after this time."""
+
+    @abc.abstractmethod
+    def velocity(self, theta: Weights) -> Weights:
+        """How they move there, if the formula still holds."""
+
+
+class Proportional(AbstractLeap):
+    """Parameters that move in proportion to themselves.
+
+    Parameters
+    ----------
+    theta : parameters `(width, size)`.
+    climb : their velocity against the frozen residual.
+    """
+
+    def __init__(self, theta: Weights, climb: Climb) -> None:
+        self._theta = theta
+        self._rate = climb(theta) / theta
+        self.fastest = np.abs(self._rate).max(axis=1)
+
+    def after(self, time: float) -> Weights:
+        """Each grows or shrinks by an exponential."""
+        return self._theta * np.exp(self._rate * time)
+
+    def velocity(self, theta: Weights) -> Weights:
+        """The same rates."""
+        return self._rate * theta
+
+
+class Bilinear(AbstractLeap):
+    """Incoming weights and outgoing ones that turn into each other.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    climb : their velocity against the frozen residual.
+    """
+
+    def __init__(self, problem: Problem, theta: Weights, climb: Climb) -> None:
+        first, size = problem.units.place_of_outgoing(problem.shapes)
+        self._out = np.zeros(problem.size, dtype=bool)
+        self._out[first : first + size] = True
+        # plain flow in parameters over the root of their learning rates
+        self._root = np.sqrt(np.asarray(problem.rates))
+        matrix = self._matrices(problem, theta, climb, size)
+        left, self._values, self._right = np.linalg.svd(matrix, full_matrices=False)
+        self._left = np.swapaxes(left, 1, 2)
+        self.fastest = np.broadcast_to(self._values[:, 0], len(theta))
+        scaled = theta / self._root
+        self._w, self._a = scaled[:, ~self._out], scaled[:, self._out]
+
+    def _matrices(
+        self, problem: Problem, theta: Weights, climb: Climb, outputs: int
+    ) -> Float[np.ndarray, "units outputs inputs"]:
+        """G of each unit: how its incoming weights move for each outgoing weight alone."""
+        width = len(theta)
+        shared = problem.units.rotatable  # what unit i climbs, every unit climbs
+        rows = []
+        for start in range(0, outputs, width if shared else 1):
+            probe = np.array(theta)
+            probe[:, self._out] = 0.0
+            which = (start + np.arange(width)) % outputs if shared else np.full(width, start)
+            probe[np.arange(width), np.flatnonzero(self._out)[which]] = 1.0
+            moved = climb(probe)[:, ~self._out] / self._root[~self._out]
+            rows.append(moved[: outputs - start][None] if shared else moved[:, None])
+        return np.concatenate(rows, axis=1) * self._root[self._out][:, None]
+
+    def after(self, time: float) -> Weights:
+        """Singular pairs by cosh and sinh."""
+        grown, mixed = np.cosh(self._values * time) - 1, np.sinh(self._values * time)
+        w, a = _along(self._right, self._w), _along(self._left, self._a)
+        new_w = self._w + _back(self._right, grown * w + mixed * a)
+        new_a = self._a + _back(self._left, grown * a + mixed * w)
+        return self._joined(new_w, new_a)
+
+    def velocity(self, theta: Weights) -> Weights:
+        """One matrix and its transpose."""
+        scaled = theta / self._root
+        w = _back(self._right, self._values * _along(self._left, scaled[:, self._out]))
+        a = _back(self._left, self._values * _along(self._right, scaled[:, ~self._out]))
+        return self._joined(w, a)
+
+    def _joined(self, w: np.ndarray, a: np.ndarray) -> Weights:
+        both = np.empty((len(w), len(self._out)))
+        both[:, ~self._out], both[:, self._out] = w, a
+        return both * self._root
+
+
+def _along(basis: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Components of each unit's vector along its basis, or along the one that all share."""
+    if len(basis) == 1:
+        return vectors @ basis[0].T
+    return np.einsum("ukd,ud->uk", basis, vectors)
+
+
+def _back(basis: np.ndarray, components: np.ndarray) -> np.ndarray:
+    """Vectors out of their components."""
+    if len(basis) == 1:
+        return components @ basis[0]
+    return np.einsum("ukd,uk->ud", basis, components)
+
+
+def leap_of(
+    problem: Problem, theta: ParametersLike, residual: Float[np.ndarray, "..."]
+) -> AbstractLeap | None:
+    """The closed form of a plateau, for units that have one.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)` at its beginning.
+    residual : what the units climb against all along.
+    """
+    if problem.degree != 2 or problem.adaptive:
+        return None
+    climb = climb_of(problem, residual)
+    if problem.units.multiplicative:
+        return Proportional(np.asarray(theta), climb)
+    if not _two_layers(problem.units, problem):
+        return None
+    return Bilinear(problem, np.asarray(theta), climb)
+
+
+def climb_of(problem: Problem, residual: Float[np.ndarray, "..."]) -> Climb:
+    """The velocity of dormant units against a frozen residual.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    residual : what the units climb against.
+    """
+    program = compiled.climb.of(problem)
+    return lambda theta: np.asarray(program(theta, residual))
+
+
+def _two_layers(units: AbstractUnits, problem: Problem) -> bool:
+    _, size = units.place_of_outgoing(problem.shapes)
+    return 0 < size < problem.size
+
+
+def longest(leap: AbstractLeap) -> float:
+    """How far a leap can be computed.
+
+    Parameters
+    ----------
+    leap : the closed form of a plateau.
+    """
+    return _MOST_GROWTH / max(float(np.max(leap.fastest)), 1e-300)
