@@ -15,8 +15,10 @@ import numpy as np
 P = ParamSpec("P")
 R = TypeVar("R")
 
-_QUICKLY: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
+_FAST: dict[str, Any] = {"xla_cpu_use_fusion_emitters": False}
 """XLA's older way to make loops on CPUs: half the time to compile, and programs as fast."""
+_PLAIN: dict[str, Any] = {**_FAST, "xla_backend_optimization_level": 0}
+"""Not optimized: half of that time, and programs up to three times slower."""
 
 _SMALL = 1000
 
@@ -37,10 +39,12 @@ class Program(Generic[P, R]):
     Parameters
     ----------
     function : what is compiled; its arguments are trees, whose arrays are traced.
+    seldom : it is called a few times only, so that compiling it is what it costs.
     """
 
-    def __init__(self, function: Callable[P, R]) -> None:
+    def __init__(self, function: Callable[P, R], seldom: bool = False) -> None:
         self._function = function
+        self._options = _PLAIN if seldom else _FAST
         self._known: dict[Hashable, Callable[..., Any]] = {}
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", "program")
@@ -71,7 +75,8 @@ class Program(Generic[P, R]):
                 return self._function(*trees, *further, **options)
 
             run.__name__ = self.__name__
-            self._known[key] = jax.jit(run, compiler_options=_options())
+            options = self._options if jax.default_backend() == "cpu" else None
+            self._known[key] = jax.jit(run, compiler_options=options)
         return self._known[key]
 
 
@@ -80,15 +85,21 @@ def _on_device(leaf: Any) -> Any:
     return leaf if isinstance(leaf, jax.Array) or leaf.size <= _SMALL else jax.device_put(leaf)
 
 
-def _options() -> dict[str, Any] | None:
-    return _QUICKLY if jax.default_backend() == "cpu" else None
-
-
 def compiled(function: Callable[P, R]) -> Program[P, R]:
-    """A function of trees as a program.
+    """A function of trees as a program that is called again and again.
 
     Parameters
     ----------
     function : what is compiled.
     """
     return Program(function)
+
+
+def seldom(function: Callable[P, R]) -> Program[P, R]:
+    """A function of trees as a program that is called a few times: between the pieces of a run.
+
+    Parameters
+    ----------
+    function : what is compiled.
+    """
+    return Program(function, seldom=True)

@@ -6,8 +6,6 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from scipy.ndimage import gaussian_filter1d
-from scipy.optimize import isotonic_regression
 
 from saddlewalk.errors import InputError
 
@@ -54,6 +52,9 @@ class LossCurve:
         t, values = t[keep], values[keep]
         noise = _noise(values)
         if noise > _ROUGH * np.ptp(values):
+            from scipy.ndimage import gaussian_filter1d
+            from scipy.optimize import isotonic_regression
+
             values = gaussian_filter1d(isotonic_regression(values, increasing=False).x, _BLUR)
         else:
             noise = 0.0

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy.signal import find_peaks
 
 from saddlewalk.curves.curve import FEWEST, Curve, LossCurve
+from saddlewalk.curves.peaks import prominent_peaks
 
 _PROMINENCE = 0.5
 """Decades of rho between a jump and the plateaus beside it."""
@@ -60,8 +60,8 @@ def find_jumps(curve: LossCurve) -> list[Jump]:
     rho = np.log10(remaining_rate(curve))
     # low ends: a curve that starts or ends in a fall has a jump there too
     padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
-    peaks = find_peaks(padded, prominence=_PROMINENCE)[0] - 1
-    rests = _rests(rho, [int(peak) for peak in peaks])
+    peaks = [peak - 1 for peak in prominent_peaks(padded, _PROMINENCE)]
+    rests = _rests(rho, peaks)
     while len(rests) > 2:
         levels = curve.loss[rests]
         remaining = np.maximum(levels[:-1] - _final_loss(curve), _tiny(curve))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float
 from saddlewalk.ode import stack_arrays, stacked, unstacked
 from saddlewalk.problem import Parameters, Problem, norms
 from saddlewalk.problem.motion import AbstractMotion, drives, growth_rates, signs
-from saddlewalk.programs import compiled
+from saddlewalk.programs import compiled, seldom
 
 
 class Snapshot(NamedTuple):
@@ -106,7 +106,7 @@ def make_flow(problem: Problem, theta: Parameters, first: Snapshot) -> GradientF
     return GradientFlow(problem, jnp.max(first.drive), signs(problem, theta))
 
 
-_snapshot = compiled(take_snapshot)
+_snapshot = seldom(take_snapshot)
 
 
 @compiled

@@ -21,7 +21,7 @@ from saddlewalk.ode.method import AbstractMethod
 from saddlewalk.ode.rosenbrock import Rosenbrock
 from saddlewalk.ode.runge_kutta import RungeKutta
 from saddlewalk.ode.system import AbstractFlow, State
-from saddlewalk.programs import compiled, is_array
+from saddlewalk.programs import compiled, is_array, seldom
 
 METHODS: dict[str, type[AbstractMethod]] = {
     "explicit": RungeKutta,
@@ -239,7 +239,7 @@ def _observed_of(flow: AbstractFlow, states: Any, contexts: Any, kept: Any) -> A
     return jax.lax.fori_loop(0, kept + 1, one, empty)
 
 
-_begin = compiled(_begin_of)
+_begin = seldom(_begin_of)
 _observed = compiled(_observed_of)
 
 

@@ -4,13 +4,13 @@ import jax
 from jaxtyping import Array, Float
 
 from saddlewalk.problem.problem import Parameters, ParametersLike, Problem
-from saddlewalk.programs import compiled
+from saddlewalk.programs import compiled, seldom
 from saddlewalk.tasks import AbstractTask
 
 Function = Float[Array, "..."]
 
 
-@compiled
+@seldom
 def function(problem: Problem, theta: ParametersLike) -> Function:
     """The sum of the units as a vector in function space.
 
@@ -22,7 +22,7 @@ def function(problem: Problem, theta: ParametersLike) -> Function:
     return problem.function(theta)
 
 
-@compiled
+@seldom
 def features(problem: Problem, theta: ParametersLike) -> Function:
     """Each unit alone as a vector in function space.
 
@@ -34,7 +34,7 @@ def features(problem: Problem, theta: ParametersLike) -> Function:
     return problem.features(theta)
 
 
-@compiled
+@seldom
 def loss(problem: Problem, theta: ParametersLike) -> Float[Array, ""]:
     """Loss of the sum of the units.
 
@@ -60,7 +60,7 @@ def loss_and_gradient(
     return jax.value_and_grad(problem.loss)(theta)
 
 
-@compiled
+@seldom
 def residual(problem: Problem, theta: ParametersLike) -> Function:
     """Minus the gradient of the loss in function space.
 
@@ -126,7 +126,7 @@ def hessian_product(
     return jax.jvp(jax.grad(problem.loss), (theta,), (direction,))[1]
 
 
-@compiled
+@seldom
 def length(task: AbstractTask, function: Function) -> Float[Array, ""]:
     """Length of a vector of function space: the same program for networks of all widths.
 
@@ -138,7 +138,7 @@ def length(task: AbstractTask, function: Function) -> Float[Array, ""]:
     return task.length(function)
 
 
-@compiled
+@seldom
 def feature_lengths(problem: Problem, theta: ParametersLike) -> Float[Array, " width"]:
     """Length of each unit alone in function space.
 

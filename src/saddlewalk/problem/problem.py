@@ -23,6 +23,7 @@ from jaxtyping import Array, Float
 from saddlewalk.errors import InputError
 from saddlewalk.precision import check_float64
 from saddlewalk.problem.scale import check_scale
+from saddlewalk.programs import seldom
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
 from saddlewalk.units import AbstractUnits, Layer, Relation, Traits, traits_of
 from saddlewalk.units.base import Shapes, Weights, size_of, unpack
@@ -210,7 +211,8 @@ class Problem(eqx.Module):
         """
         check_float64()
         small = check_scale(scale, self.degree)
-        return self.units.initialize(self.shapes, self.width, small, jax.random.key(seed))
+        shape = self.task.inputs, self.task.outputs
+        return _start_of(self.units, *shape, np.float64(small), np.int64(seed))
 
     def checked_start(self, start: Any) -> Parameters:
         """A user's own parameters to start from, or a sentence that says what is wrong with them.
@@ -341,6 +343,12 @@ class Problem(eqx.Module):
         """
         total = jax.grad(lambda th: jnp.sum(self.function(th) * residual))(theta)
         return self.pace(theta) * total
+
+
+@seldom
+def _start_of(units: AbstractUnits, inputs: int, outputs: int, scale: Any, seed: Any) -> Parameters:
+    key = jax.random.key(seed)
+    return units.initialize(units.layers(inputs, outputs), units.count(inputs), scale, key)
 
 
 def task_modes(problem: Problem) -> Modes | None:

@@ -27,7 +27,6 @@ from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
-from scipy.optimize import nnls
 
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.errors import InputError
@@ -86,6 +85,8 @@ class Regression:
             return beta
         beta[active] = np.linalg.lstsq(self.design[:, active], self.target, rcond=None)[0]
         if not (np.sign(beta[active]) == sign[active]).all():
+            from scipy.optimize import nnls
+
             size, _ = nnls(self.design[:, active] * sign[active], self.target)
             support = active[size > 0]
             beta = np.zeros(len(sign))

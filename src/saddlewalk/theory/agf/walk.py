@@ -32,13 +32,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from scipy.optimize import minimize
 
 from saddlewalk import ode
 from saddlewalk.curves import LossCurve, Stopped
 from saddlewalk.problem import ParametersLike, Problem, SquaredError, compiled, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.programs import compiled as compiled_program
+from saddlewalk.programs import seldom
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules
@@ -166,7 +166,7 @@ class Walk:
                 return Stopped.LIMIT
             if not self._leap(flow, margins):
                 tolerance = self._tolerance(plateau=True)
-                for piece in self._integrate(flow, "explicit", tolerance, least):
+                for piece in self._integrate(flow, self._kinds[0], tolerance, least):
                     steps += piece.steps
                     if piece.stalled:
                         return Stopped.STALLED
@@ -314,6 +314,8 @@ class Walk:
         Where the loss is flat the flow slows down like a power of time; its place no longer
         changes, and a quasi-Newton method finds the bottom.
         """
+        from scipy.optimize import minimize
+
         shape, start = self.theta.shape, flow.state(self.theta)
         active = np.broadcast_to(self.active[:, None], shape).ravel()
         y = np.array(start).ravel()
@@ -510,6 +512,6 @@ def _active_loss(flow: Alternation, y: ParametersLike) -> Any:
     return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)
 
 
-@compiled_program
+@seldom
 def _margins_of(flow: Alternation, theta: ParametersLike) -> Margins:
     return flow.margins(jnp.asarray(theta))

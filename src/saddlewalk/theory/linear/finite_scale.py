@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.interpolate import CubicHermiteSpline
-from scipy.signal import find_peaks
 
 from saddlewalk.curves import LossCurve
+from saddlewalk.curves.peaks import prominent_peaks
 from saddlewalk.curves.reading import crossings, read_stages
 from saddlewalk.theory.linear.limit import Event, events_of
 from saddlewalk.theory.linear.maps import (
@@ -274,7 +273,7 @@ def _rest_elsewhere(curve: LossCurve, rests: list[float], k: int, expected: floa
     high = next(rest for rest in rests[:k][::-1] if not math.isnan(rest))
     low = next(rest for rest in rests[k + 1 :] if not math.isnan(rest))
     margin = _APART * (high - low)
-    flat = find_peaks(-steepness, prominence=_PROMINENCE)[0].tolist()
+    flat = prominent_peaks(-steepness, _PROMINENCE)
     apart = [place for place in flat if low + margin < curve.loss[place] < high - margin]
     return float(curve.loss[min(apart, key=steepness.__getitem__)]) if apart else expected
 
@@ -289,6 +288,8 @@ def refined(curve: LossCurve) -> LossCurve:
     chord = np.diff(curve.loss) / np.diff(curve.time)
     steepest = 3 * np.maximum(np.append(chord, chord[-1]), np.append(chord[0], chord))
     rate = np.clip(curve.rate, np.minimum(steepest, 0.0), 0.0)
+    from scipy.interpolate import CubicHermiteSpline
+
     spline = CubicHermiteSpline(curve.time, curve.loss, rate)
     part = np.arange(_FINE) / _FINE
     fine = (curve.time[:-1, None] + part * np.diff(curve.time)[:, None]).ravel()

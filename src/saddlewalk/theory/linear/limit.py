@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.sparse.csgraph import connected_components
 
 from saddlewalk.theory.linear.maps import Covariances, Outputs, Vector, conjecture_4_1
 
@@ -59,6 +58,8 @@ def families(covariances: Covariances) -> list[tuple[Outputs, Vector]]:
     """
     left = covariances.singular[0]
     meet = input_correlations(covariances) > _STRANGERS
+    from scipy.sparse.csgraph import connected_components
+
     label = connected_components(meet, directed=False)[1][: left.shape[1]]
     found = []
     for one in np.unique(label):
