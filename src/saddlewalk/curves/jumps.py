@@ -10,6 +10,7 @@ falling) in an exponential tail. Jumps are the peaks of log rho that stand out b
 """
 
 import itertools
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -122,8 +123,11 @@ def jump_between(curve: LossCurve, a: int, b: int) -> Jump:
     a, b : indices of the points that rest, before and after the step.
     """
     before, after = float(curve.loss[a]), float(curve.loss[b])
+    time = curve.crossing(0.5 * (before + after), float(curve.time[a]))
+    if math.isnan(time) and curve.time[b] == curve.time[a]:
+        time = float(curve.time[b])  # all of it within the rounding of a time of 1e50
     return Jump(
-        time=curve.crossing(0.5 * (before + after), float(curve.time[a])),
+        time=time,
         before=before,
         after=after,
         index_before=a,

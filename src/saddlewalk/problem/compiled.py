@@ -98,7 +98,7 @@ def climb(problem: Problem, theta: ParametersLike, residual: Function) -> Parame
     return problem.climb(theta, residual)
 
 
-@compiled
+@seldom
 def hessian(problem: Problem, theta: ParametersLike) -> Float[Array, "all all"]:
     """The Hessian of the loss as a matrix: for small networks.
 

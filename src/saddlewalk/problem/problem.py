@@ -212,7 +212,10 @@ class Problem(eqx.Module):
         check_float64()
         small = check_scale(scale, self.degree)
         shape = self.task.inputs, self.task.outputs
-        return _start_of(self.units, *shape, np.float64(small), np.int64(seed))
+        try:
+            return _start_of(self.units, *shape, np.float64(small), np.int64(seed))
+        except (jax.errors.ConcretizationTypeError, jax.errors.TracerArrayConversionError):
+            return _draw(self.units, *shape, small, seed)  # a start of one's own, not in JAX
 
     def checked_start(self, start: Any) -> Parameters:
         """A user's own parameters to start from, or a sentence that says what is wrong with them.
@@ -345,10 +348,12 @@ class Problem(eqx.Module):
         return self.pace(theta) * total
 
 
-@seldom
-def _start_of(units: AbstractUnits, inputs: int, outputs: int, scale: Any, seed: Any) -> Parameters:
+def _draw(units: AbstractUnits, inputs: int, outputs: int, scale: Any, seed: Any) -> Parameters:
     key = jax.random.key(seed)
     return units.initialize(units.layers(inputs, outputs), units.count(inputs), scale, key)
+
+
+_start_of = seldom(_draw)
 
 
 def task_modes(problem: Problem) -> Modes | None:

@@ -30,6 +30,7 @@ Weights = dict[str, Array]
 Shapes = dict[str, tuple[int, ...]]
 ParametersLike = Float[np.ndarray | Array, "width size"]
 Factors = dict[str, tuple[Array, Array]]
+Scale = Float[Array, ""] | float
 
 
 class Layer(NamedTuple):
@@ -133,7 +134,7 @@ class AbstractUnits(eqx.Module):
         return x
 
     def initialize(
-        self, shapes: Shapes, width: int, scale: float, key: PRNGKeyArray
+        self, shapes: Shapes, width: int, scale: Scale, key: PRNGKeyArray
     ) -> Float[Array, "width size"]:
         r"""Gaussian weights with :math:`E\|\theta_i\|^2 = \alpha^2`, an equal share for each layer.
 

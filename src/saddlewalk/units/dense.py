@@ -61,7 +61,13 @@ class Dense(AbstractNeurons):
         amplitudes = theta @ growing.T
         largest = np.abs(amplitudes).max(axis=0)
         turned, _ = np.linalg.qr(amplitudes / np.where(largest > 0, largest, 1.0), mode="complete")
-        return turned.T @ theta
+        mixed = turned.T @ theta
+        # rounding would leave of the larger units, in the smaller ones, more than those are
+        for k in range(min(len(mixed), len(growing)) - 1):
+            later, mode = mixed[k + 1 :], growing[k] / np.linalg.norm(growing[k])
+            for _ in range(2):
+                later -= (later @ mode)[:, None] * mode
+        return mixed
 
     def layers(self, inputs: int, outputs: int) -> Shapes:
         """Input weights w, then output weights a."""

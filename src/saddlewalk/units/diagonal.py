@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from saddlewalk.errors import InputError
-from saddlewalk.units.base import AbstractUnits, Shapes, Weights, check_rates
+from saddlewalk.units.base import AbstractUnits, Scale, Shapes, Weights, check_rates
 
 
 class Diagonal(AbstractUnits):
@@ -80,7 +80,7 @@ class Diagonal(AbstractUnits):
         }
 
     def initialize(
-        self, shapes: Shapes, width: int, scale: float, key: PRNGKeyArray
+        self, shapes: Shapes, width: int, scale: Scale, key: PRNGKeyArray
     ) -> Float[Array, "width size"]:
         """`theta_i(0) = (u, v) = (sqrt(2) alpha, 0)`, that is p = q = alpha. No randomness."""
         return jnp.full((width, 2), scale / math.sqrt(self.rate_u), dtype=jnp.float64)

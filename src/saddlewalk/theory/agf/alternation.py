@@ -244,7 +244,7 @@ class Alternation(AbstractMotion):
         While dormant units with utility wait, the residual must be right to the last digit.
         """
         enough = jnp.where(waiting, self.rules.exhausted, self.rules.last * self.rules.idle)
-        return jnp.max(jnp.where(self.active, drive, 0.0)) / enough
+        return jnp.max(jnp.where(self.active, drive, 0.0)) / jnp.maximum(enough, _TINY)
 
     @property
     def slack(self) -> Any:

@@ -24,6 +24,8 @@ from saddlewalk.units.base import AbstractUnits
 Weights = Float[np.ndarray, "width size"]
 Climb = Callable[[Weights], Weights]
 
+_ROUNDING = 1e-13
+"""A component below this part of a unit is none."""
 _MOST_GROWTH = 330.0
 """Growth, in the exponent, whose square float64 can hold."""
 
@@ -88,6 +90,20 @@ class Bilinear(AbstractLeap):
         self.fastest = np.broadcast_to(self._values[:, 0], len(theta))
         scaled = theta / self._root
         self._w, self._a = scaled[:, ~self._out], scaled[:, self._out]
+        self._pairs = self._along_modes(problem.units.rotatable)
+
+    def _along_modes(self, mixed: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Components of w and a along the modes of G.
+
+        Units that were mixed have none along the modes of units before them: what there is is rounding, and
+        would outgrow them.
+        """
+        w, a = _along(self._right, self._w), _along(self._left, self._a)
+        if mixed:
+            size = np.sqrt(np.sum(self._w**2, axis=1) + np.sum(self._a**2, axis=1))
+            lost = np.abs(w + a) <= _ROUNDING * size[:, None]
+            w, a = np.where(lost, 0.5 * (w - a), w), np.where(lost, 0.5 * (a - w), a)
+        return w, a
 
     def _matrices(
         self, problem: Problem, theta: Weights, climb: Climb, outputs: int
@@ -108,7 +124,7 @@ class Bilinear(AbstractLeap):
     def after(self, time: float) -> Weights:
         """Singular pairs by cosh and sinh."""
         grown, mixed = np.cosh(self._values * time) - 1, np.sinh(self._values * time)
-        w, a = _along(self._right, self._w), _along(self._left, self._a)
+        w, a = self._pairs
         new_w = self._w + _back(self._right, grown * w + mixed * a)
         new_a = self._a + _back(self._left, grown * a + mixed * w)
         return self._joined(new_w, new_a)

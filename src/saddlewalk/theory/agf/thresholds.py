@@ -43,6 +43,12 @@ class Thresholds:
     """They rest in any case when their drive has fallen to this part of its largest: the residual must be
     right to the last digit while dormant units wait. In Algorithm 1 dormant units stand still, nobody is
     calm beside them, and every stage ends as the last one: at `last` of this part."""
+    much_faster: float = 100.0
+    """Active units that would leave a saddle this much faster than dormant ones grow have not come to rest."""
+    flat: float = 1e-6
+    """A rate of leaving below this is none, but the rounding of a curvature."""
+    rounding: float = 1e-14
+    """Below this part of its largest drive a unit does not move at all."""
     convergence: float = 1e-4
     """A dormant unit has no utility left when its drive has fallen to this part of its largest; `train` has
     the same."""

@@ -229,8 +229,9 @@ class Walk:
         """Active units descend until they rest; dormant ones wake and sleep meanwhile."""
         taken, spent, passed = 0, self.evaluations, 0.0
         kind, patience = self._kinds
+        leaving = False
         while taken < self.at.most_steps and self.time < self.max_time:
-            flow = self._flow(plateau=False)
+            flow = self._flow(plateau=False, leaving=leaving)
             margins = self._margins(flow)
             if self._apply(margins):
                 continue
@@ -243,10 +244,16 @@ class Walk:
                 passed += float(piece.time[-1])
                 if piece.stalled:
                     return Stopped.STALLED
+                if leaving and not self._leaves_a_saddle(piece):
+                    leaving = False
+                    break
                 if piece.event:
                     margins = self._margins(self._flow(plateau=False))
                     reached = self._reached(margins)
                     if not self._apply(margins, reached) and float(margins.resting) <= reached:
+                        leaving = self._leaves_a_saddle(piece)
+                        if leaving:
+                            break
                         self._rest()
                         return None
                 elif self._settled(piece, passed, self.evaluations - spent):
@@ -258,6 +265,31 @@ class Walk:
             if taken >= patience:
                 kind, patience = self._stiff, self.at.most_steps
         return Stopped.LIMIT
+
+    def _leaves_a_saddle(self, piece: ode.Piece) -> bool:
+        """Whether active units that hardly move are about to move faster, long before a dormant one wakes.
+
+        The fall of the loss speeds up already, or the loss of the active units has a direction in which it
+        falls much faster than dormant ones grow.
+        """
+        view = piece.saved
+        moving = (view.drive[-1] > self.at.rounding * self.largest_drive)[self.active].any()
+        if not (moving and self.real_time and self.problem.smooth):
+            return False
+        if float(view.loss[-1]) <= self.nothing:
+            return False
+        return bool(view.curvature[-1] < 0) or self._is_unstable(piece)
+
+    def _is_unstable(self, piece: ode.Piece) -> bool:
+        """Whether the active units alone are at a saddle; of degree 2 they may be, as dormant ones are."""
+        if self.problem.degree == 2 or self.theta.size > self.at.dense:
+            return False
+        rates = np.tile(np.sqrt(np.asarray(self.problem.rates)), self.problem.width)
+        bends = np.asarray(compiled.hessian(self.problem, self._only_active))
+        fastest = -np.linalg.eigvalsh(rates[:, None] * bends * rates)[0]
+        norm, drive = norms(self.theta)[:, 0], piece.saved.drive[-1]
+        growth = drive * norm ** (self.problem.pace_degree - 2)
+        return bool(fastest > self.at.much_faster * growth[~self.active].max(initial=0.0) + self.at.flat)
 
     @property
     def _kinds(self) -> tuple[str, int]:
@@ -342,20 +374,20 @@ class Walk:
             self.theta = theta
         return True
 
-    def _flow(self, plateau: bool) -> Alternation:
-        """The motion of this phase, from where the units are."""
+    def _flow(self, plateau: bool, leaving: bool = False) -> Alternation:
+        """The motion of this phase, from where the units are; while they leave a saddle nobody rests."""
         at, real_time = self.at, self.real_time
         wake, sleep = (at.wake, at.sleep * at.wake) if real_time else (1.0, at.collapse)
         numbers = {
             "wake": wake,
             "sleep": sleep,
-            "calm": at.calm if real_time else 0.0,
+            "calm": at.calm if real_time and not leaving else 0.0,
             "patient": at.patient,
             "least_alignment": at.least_alignment,
             "largest": np.maximum(self.largest_drive, 1e-300),
             "idle": at.convergence if plateau or real_time else at.exhausted,
-            "exhausted": at.exhausted,
-            "last": at.last,
+            "exhausted": at.exhausted if not leaving else 0.0,
+            "last": at.last if not leaving else 0.0,
             "level": self.level,
             "nothing": self.nothing,
             "late": self._late,
