@@ -51,8 +51,8 @@ class Wakes(Flow):
     def velocity(self, y):
         return jnp.stack([y[:, 0] ** 2, 1 - y[:, 1]], axis=1)
 
-    def watch(self, y):
-        return ode.Watch(1.0 - y[0, 0], (), jnp.asarray(True))
+    def watch(self, y, velocity):
+        return ode.Watch(1.0 - y[0, 0], (), jnp.asarray(True), y)
 
 
 class Switches(Flow):
@@ -71,9 +71,9 @@ class Switches(Flow):
     def velocity(self, y):
         return jnp.full_like(y, self.rate)
 
-    def watch(self, y):
+    def watch(self, y, velocity):
         goal = jnp.where(self.rate > 1, 3.0, 1.0)
-        return ode.Watch(goal - y[0, 0], 2 * self.rate, self.rate > 1)
+        return ode.Watch(goal - y[0, 0], 2 * self.rate, self.rate > 1, y)
 
 
 def run(flow, start, kind, rtol, times=(), **limits):

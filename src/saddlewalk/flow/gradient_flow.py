@@ -68,7 +68,7 @@ def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
         opportunity=_opportunity(problem, theta),
         unit_norm=norms(theta)[:, 0],
         unit_growth=growth_rates(theta, velocity),
-        unit_output=jax.vmap(problem.task.length)(problem.features(theta)),
+        unit_output=jnp.sqrt(problem.squares(theta)),
         parameters=theta,
     )
 

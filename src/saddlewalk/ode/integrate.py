@@ -44,7 +44,11 @@ class Piece(NamedTuple):
     """What one piece of an integration brought."""
 
     time: np.ndarray
+    states: np.ndarray
+    contexts: Any
+    """States that were kept, and the context of each."""
     saved: Any
+    """What the flow says of each of them."""
     requested_time: np.ndarray
     requested: Any
     end: np.ndarray
@@ -110,7 +114,7 @@ class Integration:
 
     def accept(self, out: Any) -> Piece | None:
         """Take what a piece brought; `None` where it brought no step and is to be tried again."""
-        end, time, saved, (kept, tried, evaluations, event) = out
+        end, time, states, contexts, saved, (kept, tried, evaluations, event) = out
         first, self.begin = self.begin is None or self._taken == 0, end
         self._taken += int(tried)
         if kept == 0 and not event and self._refused < _MOST_REFUSED:
@@ -124,6 +128,8 @@ class Integration:
         asked[0] &= first  # else it was the end of the piece before
         piece = Piece(
             time=self._origin + local,
+            states=states[:rows],
+            contexts=jax.tree.map(lambda a: a[:rows], contexts),
             saved=jax.tree.map(lambda a: a[:rows], saved),
             requested_time=self._origin + local[asked],
             requested=jax.tree.map(lambda a: a[:rows][asked], saved) if asked.any() else None,
@@ -177,9 +183,10 @@ def _one_by_one(run: Integration) -> Callable[[], list[Any]]:
 
     def advance() -> list[Any]:
         begin = first if run.begin is None else run.begin
-        end, time, states, contexts, counts = step(begin, *run.request())
-        saved = look(states, contexts, counts[0])
-        return [(end, *jax.device_get((time, saved, counts)))]
+        end, time, states, contexts, saved, counts = step(begin, *run.request())
+        if not run.method.flow.watches:
+            saved = look(states, counts[0])
+        return [(end, *jax.device_get((time, states, contexts, saved, counts)))]
 
     return advance
 
@@ -196,11 +203,12 @@ def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
     def advance() -> list[Any]:
         begin = stacked([run.begin for run in runs])
         requests = stacked([run.request() for run in runs])
-        end, time, states, contexts, counts = _map_lanes(
+        end, time, states, contexts, saved, counts = _map_lanes(
             _piece_of, still, moving, begin, *requests, length=length
         )
-        saved = _map_lanes(_observed_of, still_flow, moving_flow, states, contexts, counts[0])
-        return unstacked(jax.device_get((end, time, saved, counts)), len(runs))
+        if not runs[0].method.flow.watches:
+            saved = _map_lanes(_observed_of, still_flow, moving_flow, states, counts[0])
+        return unstacked(jax.device_get((end, time, states, contexts, saved, counts)), len(runs))
 
     return advance
 
@@ -213,27 +221,30 @@ def _begin_of(method: AbstractMethod, y: State) -> Begin:
     velocity, flow = method.flow.velocity(y), method.flow
     fastest = jnp.max(jnp.abs(velocity) / flow.error_scale(y))
     h = jnp.where(fastest > 0, _FIRST_STEP / jnp.where(fastest > 0, fastest, 1.0), 1.0)
-    margin = watched(flow, y).margin
-    return Begin(y, velocity, method.init(y), margin, flow.context, jnp.asarray(False), h)
+    seen = watched(flow, y, velocity)
+    known = (seen.margin, flow.context, seen.seen)
+    return Begin(y, velocity, method.init(y), *known, jnp.asarray(False), h)
 
 
 def _piece_of(
     method: AbstractMethod, begin: Begin, rtol: Any, horizon: Any, wanted: Any, *, length: int
 ) -> Any:
-    """Where a piece ends, its moments, states and contexts, and what it took."""
+    """Where a piece ends, its moments, states and contexts, what was seen of them, and what it took."""
     last = run_piece(method, begin, rtol, horizon, wanted, length)
-    end = Begin(last.y, last.velocity, last.memory, last.margin, last.context, last.fresh, last.h)
+    seen = jax.tree.map(lambda rows: rows[last.kept], last.seens)
+    known = (last.margin, last.context, seen)
+    end = Begin(last.y, last.velocity, last.memory, *known, last.fresh, last.h)
     counts = (last.kept, last.tried, last.evaluations, last.event)
-    return end, last.times, last.states, last.contexts, counts
+    return end, last.times, last.states, last.contexts, last.seens, counts
 
 
-def _observed_of(flow: AbstractFlow, states: Any, contexts: Any, kept: Any) -> Any:
+def _observed_of(flow: AbstractFlow, states: Any, kept: Any) -> Any:
     """What the flow has to say of each state that was kept; compiled once, whatever makes the steps."""
     shape = jax.eval_shape(flow.observe, states[0])
     empty = jax.tree.map(lambda one: jnp.zeros((len(states), *one.shape), one.dtype), shape)
 
     def one(k: Any, seen: Any) -> Any:
-        now = flow.within(jax.tree.map(lambda rows: rows[k], contexts)).observe(states[k])
+        now = flow.observe(states[k])
         return jax.tree.map(lambda rows, row: rows.at[k].set(row), seen, now)
 
     return jax.lax.fori_loop(0, kept + 1, one, empty)

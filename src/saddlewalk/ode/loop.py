@@ -96,6 +96,7 @@ class Carry(NamedTuple):
     times: Float[Array, " most"]
     states: Float[Array, "most *shape"]
     contexts: Any
+    seens: Any
 
 
 class Begin(NamedTuple):
@@ -107,6 +108,8 @@ class Begin(NamedTuple):
     margin: Float[Array, ""]
     """Infinite where it is not watched."""
     context: Any
+    seen: Any
+    """What is saved of it."""
     fresh: Bool[Array, ""]
     h: Float[Array, ""]
 
@@ -149,9 +152,8 @@ def run_piece(
         coarse=jnp.asarray(False),
         times=jnp.zeros(most + 1),
         states=jnp.zeros((most + 1, *begin.y.shape)).at[0].set(begin.y),
-        contexts=jax.tree.map(
-            lambda one: jnp.zeros((most + 1, *one.shape), one.dtype).at[0].set(one), begin.context
-        ),
+        contexts=_rows(begin.context, most + 1),
+        seens=_rows(begin.seen, most + 1),
     )
 
     def goes_on(carry: Carry) -> Bool[Array, ""]:
@@ -181,7 +183,7 @@ def _round(
     step = method.step(carry.y, carry.velocity, h, carry.memory)
     error = relative_error(method, carry.y, step, h, rtol)
     exact = error <= 1
-    seen = watched(method.flow, step.end)
+    seen = watched(method.flow, step.end, step.velocity)
     bracket = _select(exact, carry.bracket.narrowed(h, seen.margin), carry.bracket)
     happens = exact & carry.bracket.found(seen.margin, method.flow.slack)
     # an event enclosed is not passed: the step is tried again until it ends there
@@ -216,23 +218,35 @@ def _round(
         coarse=keep & (longer < _COARSE_CLOCK * time),
         times=carry.times.at[row].set(time, mode="drop"),
         states=carry.states.at[row].set(step.end, mode="drop"),
-        contexts=jax.tree.map(
-            lambda rows, one: rows.at[row].set(one, mode="drop"), carry.contexts, carry.context
-        ),
+        contexts=_put(carry.contexts, row, carry.context),
+        seens=_put(carry.seens, row, seen.seen),
     )
 
 
-def watched(flow: AbstractFlow, y: State) -> Watch:
+def watched(flow: AbstractFlow, y: State, velocity: State) -> Watch:
     """What a flow watches for, or nothing.
 
     Parameters
     ----------
     flow : the system.
     y : its state.
+    velocity : its velocity there.
     """
     if flow.watches:
-        return flow.watch(y)
-    return Watch(jnp.asarray(jnp.inf), flow.context, jnp.asarray(False))
+        return flow.watch(y, velocity)
+    return Watch(jnp.asarray(jnp.inf), flow.context, jnp.asarray(False), ())
+
+
+def _rows(first: Any, many: int) -> Any:
+    """Room for as many trees of arrays, and the first of them in it."""
+    return jax.tree.map(
+        lambda one: jnp.zeros((many, *one.shape), one.dtype).at[0].set(one), first
+    )
+
+
+def _put(rows: Any, k: Int[Array, ""], now: Any) -> Any:
+    """One more tree of arrays; dropped where there is no room."""
+    return jax.tree.map(lambda all_of_them, one: all_of_them.at[k].set(one, mode="drop"), rows, now)
 
 
 def _next_stop(

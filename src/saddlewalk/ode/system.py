@@ -19,6 +19,8 @@ class Watch(NamedTuple):
     """What the flow's context becomes."""
     ends: Bool[Array, ""]
     """Whether the integration ends there; else it goes on in the new context."""
+    seen: Any
+    """What is saved of this state, in place of what `observe` says."""
 
 
 class AbstractFlow(eqx.Module):
@@ -45,9 +47,9 @@ class AbstractFlow(eqx.Module):
     def noise(self, y: State) -> State:
         """Size of the rounding error in the velocity, the same for all components of a unit."""
 
-    @abc.abstractmethod
     def observe(self, y: State) -> Any:
-        """What is saved at every step: a tuple or dictionary of arrays."""
+        """What is saved at every step, where nothing is watched for: a tuple or dictionary of arrays."""
+        return ()
 
     watches: ClassVar[bool] = False
     """Whether there are events to `watch` for."""
@@ -66,6 +68,6 @@ class AbstractFlow(eqx.Module):
         """The same flow in another context."""
         return self
 
-    def watch(self, y: State) -> Watch:
-        """The nearest event."""
+    def watch(self, y: State, velocity: State) -> Watch:
+        """The nearest event, at a state with this velocity."""
         raise RuntimeError(f"{type(self).__name__} watches for events but does not say which.")

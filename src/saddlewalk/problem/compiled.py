@@ -1,6 +1,7 @@
 """What is asked of a problem again and again, compiled: one program for each shape, shared by all who ask."""
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from saddlewalk.problem.problem import Parameters, ParametersLike, Problem
@@ -147,4 +148,4 @@ def feature_lengths(problem: Problem, theta: ParametersLike) -> Float[Array, " w
     problem : units, data and loss.
     theta : parameters `(width, size)`.
     """
-    return jax.lax.map(problem.task.length, problem.features(theta))
+    return jnp.sqrt(problem.squares(theta))

@@ -44,7 +44,7 @@ class AbstractMotion(AbstractFlow):
         xp = theta.__array_namespace__()
         return theta if self.sign is None else xp.log(xp.abs(theta))
 
-    def parameters(self, y: Float[Kind, "width size"]) -> Float[Kind, "width size"]:
+    def parameters(self, y: Float[Kind, "*many width size"]) -> Float[Kind, "*many width size"]:
         """Back to the parameters."""
         return y if self.sign is None else self.sign * y.__array_namespace__().exp(y)
 

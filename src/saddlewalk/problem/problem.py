@@ -120,6 +120,11 @@ class Problem(eqx.Module):
         return self.traits.smooth
 
     @property
+    def squared(self) -> bool:
+        """Whether the loss is half the squared distance."""
+        return isinstance(self.penalty, SquaredError)
+
+    @property
     def pace_degree(self) -> int:
         """The degree by which units grow: 2 where adaptive rates make up for the rest."""
         return 2 if self.adaptive else self.degree
@@ -274,6 +279,17 @@ class Problem(eqx.Module):
 
         return jax.vmap(one)(jnp.asarray(theta), jnp.arange(self.width))
 
+    def squares(self, theta: ParametersLike) -> Float[Array, " width"]:
+        """Squared length of each unit in function space, E|f_i|^2.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        """
+        check_float64()
+        weights = self.weights(theta)
+        return self.task.mean(self.task.represent(lambda x: self.units.squares(weights, x)))
+
     def loss(self, theta: ParametersLike) -> Float[Array, ""]:
         """Loss of the sum of the units.
 
@@ -313,6 +329,26 @@ class Problem(eqx.Module):
         """
         features = self.features(theta)
         return jnp.sum(features * residual, axis=tuple(range(1, features.ndim)))
+
+    def utility_of_climb(
+        self, theta: ParametersLike, climb: Parameters, residual: Float[Array, "..."]
+    ) -> Float[Array, " width"]:
+        """Eq 1, where it is known how the units climb: U is linear in the outgoing weights a, so U = a dU/da.
+
+        Parameters
+        ----------
+        theta : parameters `(width, size)`.
+        climb : what `Problem.climb` gives for them.
+        residual : what they climb against; looked at only by units that are not linear in any weights.
+        """
+        slope = climb / self.pace(theta)
+        if self.units.multiplicative:  # of degree 2 in all of them
+            return 0.5 * jnp.sum(theta * slope, axis=1)
+        if not self.traits.linear_outgoing:
+            return self.utility(theta, residual)
+        first, size = self.units.place_of_outgoing(self.shapes)
+        out = slice(first, first + size)
+        return jnp.sum(theta[:, out] * slope[:, out], axis=1)
 
     def pace(self, theta: ParametersLike) -> Float[Array, "width size"]:
         """Learning rate of each parameter; with adaptive rates times norm^(2-kappa) (Eq 23).

@@ -94,8 +94,12 @@ class AbstractTask(eqx.Module):
         return None
 
     @abc.abstractmethod
+    def mean(self, values: Float[Array, "... some"]) -> Float[Array, " some"]:
+        """Expectation of what `represent` gives, column by column."""
+
     def length(self, function: Float[Array, "..."]) -> Float[Array, ""]:
         """Length of a vector of function space: the root of E|f|^2."""
+        return jnp.sqrt(jnp.sum(self.mean(function**2)))
 
 
 class AbstractPoints(AbstractTask):

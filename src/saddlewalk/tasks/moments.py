@@ -49,9 +49,9 @@ class Moments(AbstractPoints):
         """The expected squared loss; `Problem` sees to it that the penalty is that one."""
         return 0.5 * jnp.sum((function - self.y) ** 2) + self.offset
 
-    def length(self, function: Float[Array, "m c"]) -> Float[Array, ""]:
-        """Root of E|f|^2."""
-        return jnp.sqrt(jnp.sum(function**2))
+    def mean(self, values: Float[Array, "m some"]) -> Float[Array, " some"]:
+        """Expectation: virtual samples carry their weights."""
+        return jnp.sum(values, axis=0)
 
     def modes(self) -> Modes:
         r"""Singular modes of the best linear map, in the norm of the loss.

@@ -35,9 +35,9 @@ class Samples(AbstractPoints):
         """Weighted mean of the penalty."""
         return jnp.sum(self.weights * jax.vmap(penalty)(function, jnp.asarray(self.y)))
 
-    def length(self, function: Float[Array, "n c"]) -> Float[Array, ""]:
-        """Root mean square over the samples."""
-        return jnp.sqrt(jnp.sum(self.weights * jnp.sum(function**2, axis=1)))
+    def mean(self, values: Float[Array, "n some"]) -> Float[Array, " some"]:
+        """Weighted mean over the samples."""
+        return jnp.asarray(self.weights) @ values
 
 
 def from_arrays(x: Any, y: Any, weights: Any = None, name: str = "data") -> Samples:

@@ -1,6 +1,7 @@
 """Activations by name, and what neurons with an activation have in common."""
 
 from collections.abc import Callable
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +27,12 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     "z2-tanh-z": lambda z: z**2 * jnp.tanh(z),
 }
 KINKED = ("relu", "leaky-relu")
+ORDERS = {
+    **dict.fromkeys(("linear", "relu", "leaky-relu", "tanh", "sin", "gelu"), 1),
+    **dict.fromkeys(("quadratic", "z-tanh-z", "1-cos", "log-cosh"), 2),
+    **dict.fromkeys(("cubic", "z2-tanh-z"), 3),
+}
+"""Power of z with which they leave zero; sigmoid is not zero there."""
 
 
 def activation_named(activation: str | Callable[[Array], Array]) -> Callable[[Array], Array]:
@@ -48,6 +55,14 @@ class AbstractNeurons(AbstractUnits):
     @property
     def _activation(self) -> str | Callable[[Array], Array]:
         return self.activation  # type: ignore[attr-defined]
+
+    linear_outgoing: ClassVar[bool | None] = True
+
+    @property
+    def degree(self) -> int | None:  # type: ignore[override]
+        """Known for the named activations, whose answers go out through weights of degree 1."""
+        order = ORDERS.get(self._activation) if isinstance(self._activation, str) else None
+        return None if order is None else 1 + order
 
     @property
     def smooth(self) -> bool | None:  # type: ignore[override]

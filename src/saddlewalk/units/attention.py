@@ -29,6 +29,7 @@ class LinearAttention(AbstractUnits):
     linear_in: ClassVar[str | None] = "halves"
     shares_features: ClassVar[bool] = True
     outgoing: ClassVar[str | None] = "V"
+    linear_outgoing: ClassVar[bool | None] = True
 
     @classmethod
     def example(cls) -> tuple["LinearAttention", int, int]:
@@ -60,3 +61,8 @@ class LinearAttention(AbstractUnits):
         """All heads by matrix products."""
         context, query = halves(x)
         return (weights["V"] @ ((weights["K"] @ context) * (weights["Q"] @ query)))[None]
+
+    def squares(self, weights: Weights, x: Any) -> Float[Array, " width"]:
+        """The square of V (z K)(Q x)."""
+        context, query = halves(x)
+        return (weights["V"] * (weights["K"] @ context) * (weights["Q"] @ query)) ** 2

@@ -79,6 +79,9 @@ class AbstractUnits(eqx.Module):
     outgoing: ClassVar[str | None] = None
     """The weights v that the output is linear in; `None`: the last of `layers`."""
 
+    linear_outgoing: ClassVar[bool | None] = None
+    """Whether it is linear in them, as it should be; `None`: found by trying."""
+
     hidden: ClassVar[tuple[str, ...]] = ("units",)
     """The hidden layers whose units can be exchanged, and so added or taken away."""
 
@@ -201,6 +204,15 @@ class AbstractUnits(eqx.Module):
         index = jnp.arange(len(next(iter(weights.values()))))
         one = lambda weights, i: self.respond(weights, self.view(x, i))  # noqa: E731
         return jnp.sum(jax.vmap(one)(weights, index), axis=0)
+
+    def squares(self, weights: Weights, x: Array) -> Float[Array, " width"]:
+        """Squared length of each unit's answer to one input; `weights` as in `combine`.
+
+        Write it anew where that is possible without all answers: it must stay that of `respond`.
+        """
+        index = jnp.arange(len(next(iter(weights.values()))))
+        one = lambda weights, i: jnp.sum(self.respond(weights, self.view(x, i)) ** 2)  # noqa: E731
+        return jax.vmap(one)(weights, index)
 
     def gradient_factors(self, weights: Weights, x: Array) -> Factors | None:
         r"""The gradient with respect to each layer as an outer product; `None`: it is none.

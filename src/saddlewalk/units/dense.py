@@ -81,6 +81,10 @@ class Dense(AbstractNeurons):
         """Two matrix products."""
         return self.sigma(weights["w"] @ x) @ weights["a"]
 
+    def squares(self, weights: Weights, x: Array) -> Float[Array, " width"]:
+        """sigma(w x)^2 |a|^2."""
+        return self.sigma(weights["w"] @ x) ** 2 * jnp.sum(weights["a"] ** 2, axis=1)
+
     def preactivations(self, weights: Weights, x: Array) -> Float[Array, " width"]:
         """w x."""
         return weights["w"] @ x

@@ -38,6 +38,7 @@ class Diagonal(AbstractUnits):
     smooth: ClassVar[bool | None] = True
     linear_in: ClassVar[str | None] = "input"
     multiplicative: ClassVar[bool] = True
+    linear_outgoing: ClassVar[bool | None] = False
     hidden: ClassVar[tuple[str, ...]] = ()  # each unit has a coordinate of its own
 
     @classmethod
@@ -68,6 +69,11 @@ class Diagonal(AbstractUnits):
         """beta x, as a product of vectors."""
         gain = math.sqrt(self.rate_u * self.rate_v)
         return (gain * 0.5 * (weights["p"] ** 2 - weights["q"] ** 2) @ x)[None]
+
+    def squares(self, weights: Weights, x: Array) -> Float[Array, " width"]:
+        """(beta x)^2, coordinate by coordinate."""
+        gain = math.sqrt(self.rate_u * self.rate_v)
+        return (gain * 0.5 * (weights["p"] ** 2 - weights["q"] ** 2) * x) ** 2
 
     def describe(
         self, shapes: Shapes, theta: Float[np.ndarray, " size"], index: int

@@ -2,7 +2,8 @@ r""":math:`f_i(x_a, x_b) = (\langle u_i, x_a\rangle + \langle v_i, x_b\rangle)^2
 
 from typing import Any, ClassVar
 
-from jaxtyping import Array
+import jax.numpy as jnp
+from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.units.base import AbstractUnits, Shapes, Weights, halves
@@ -21,6 +22,7 @@ class QuadraticPair(AbstractUnits):
     degree: ClassVar[int | None] = 3
     smooth: ClassVar[bool | None] = True
     shares_features: ClassVar[bool] = True
+    linear_outgoing: ClassVar[bool | None] = True
 
     @classmethod
     def example(cls) -> tuple["QuadraticPair", int, int]:
@@ -44,3 +46,9 @@ class QuadraticPair(AbstractUnits):
         """Two matrix products."""
         first, second = halves(x)
         return (weights["u"] @ first + weights["v"] @ second) ** 2 @ weights["w"]
+
+    def squares(self, weights: Weights, x: Any) -> Float[Array, " width"]:
+        """(u x_a + v x_b)^4 |w|^2."""
+        first, second = halves(x)
+        sums = weights["u"] @ first + weights["v"] @ second
+        return sums**4 * jnp.sum(weights["w"] ** 2, axis=1)

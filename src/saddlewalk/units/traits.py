@@ -3,6 +3,7 @@
 ================================  ==========================================================  ===============
 `degree`                          order kappa of a unit in its parameters at the origin       `degree.py`
 `smooth`                          whether it has no kinks in its parameters                   `kinks.py`
+`linear_outgoing`                 whether it is linear in its outgoing weights                `degree.py`
 `relations(layer)`                which relations make a unit of a layer superfluous          `relations.py`
 `incoming_degree(layer)`          degree of a unit in its incoming weights, if it has one     `incoming.py`
 ================================  ==========================================================  ===============
@@ -13,7 +14,7 @@ import functools
 import jax
 
 from saddlewalk.units.base import AbstractUnits
-from saddlewalk.units.degree import find_degree
+from saddlewalk.units.degree import find_degree, is_linear_outgoing
 from saddlewalk.units.incoming import find_incoming_degree
 from saddlewalk.units.kinks import is_smooth
 from saddlewalk.units.relations import Relation, find_relations
@@ -46,6 +47,12 @@ class Traits:
         """Whether the units have no kinks in their parameters."""
         with jax.ensure_compile_time_eval():
             return is_smooth(self._units, self._inputs, self._outputs)
+
+    @functools.cached_property
+    def linear_outgoing(self) -> bool:
+        """Whether the output is linear in the outgoing weights."""
+        with jax.ensure_compile_time_eval():
+            return is_linear_outgoing(self._units, self._inputs, self._outputs)
 
     def relations(self, layer: str) -> tuple[Relation, ...]:
         """Which relations between units of a hidden layer make one of them superfluous."""

@@ -81,12 +81,10 @@ class View(NamedTuple):
     loss: Float[Array, ""]
     """Loss of the active units."""
     rate: Float[Array, ""]
-    curvature: Float[Array, ""]
+    """How it changes."""
     drive: Float[Array, " width"]
     output: Float[Array, " width"]
     """Length of each unit in function space."""
-    active: Bool[Array, " width"]
-    parameters: Parameters
 
 
 class Margins(NamedTuple):
@@ -95,10 +93,10 @@ class Margins(NamedTuple):
     waking: Float[Array, " width"]
     sleeping: Float[Array, " width"]
     resting: Float[Array, ""]
-    drive: Float[Array, " width"]
-    """No distance, but what they are judged by: each unit's drive."""
     rising: Bool[Array, " width"]
-    """And whether each is far from its rest, on its way up."""
+    """Whether each is far from its rest, on its way up."""
+    view: View
+    """What they are judged by."""
 
 
 class Alternation(AbstractMotion):
@@ -133,45 +131,38 @@ class Alternation(AbstractMotion):
         """How the loss of the active units changes, which follow its gradient: this is their push."""
         return -jnp.sum(self._only_active(push) ** 2 / self.problem.pace(theta))
 
-    def observe(self, y: Parameters) -> View:
-        """Loss curve with slope and curvature, and the drive of every unit."""
-        theta = self.parameters(y)
-        push = self.push(theta)
-        moving = lambda th: self.loss_rate(th, self.push(th))  # noqa: E731
-        rate, curvature = jax.jvp(moving, (theta,), (push,))
-        return View(
-            self.active_loss(theta),
-            rate,
-            curvature,
-            drives(self.problem, theta, push),
-            jax.vmap(self.problem.task.length)(self.problem.features(theta)),
-            self.active,
-            theta,
-        )
-
-    def margins(self, theta: Parameters) -> Margins:
-        """Distance to each event."""
+    def margins(self, theta: Parameters, push: Parameters) -> Margins:
+        """Distance to each event, for units that are pushed like this."""
         problem, rules = self.problem, self.rules
-        features = problem.features(theta)
-        share = self.active.reshape((-1,) + (1,) * (features.ndim - 1))
-        function = jnp.sum(jnp.where(share, features, 0.0), axis=0)
-        loss, slope = jax.value_and_grad(problem.cost)(function)
-        utility = -jnp.sum(features * slope, axis=tuple(range(1, features.ndim)))
-        bend = jax.vmap(lambda f: jnp.sum(f * _along(problem.cost, function, f)))(features)
+        residual = problem.residual(self._only_active(theta))
+        loss, squares = self.active_loss(theta), problem.squares(theta)
+        utility = problem.utility_of_climb(theta, push, residual)
+        bend = squares if problem.squared else self._bend(theta)
         least = rules.least_alignment * jnp.sqrt(2 * jnp.maximum(loss, 0.0) * bend)
         part = bend / jnp.maximum(jnp.maximum(utility, least), _TINY)  # of the output at rest
         size = jnp.where(rules.wakes_by_norm, norms(theta)[:, 0], part)
         waking, sleeping = self._waking(size, utility, least), self._sleeping(part, utility)
         # at rest U = B; a unit far from that still has most of its way, up or down, before it
         on_its_way = self.active & (jnp.abs(utility) > 2 * bend)
-        push = self.push(theta)
+        rate, drive = self.loss_rate(theta, push), drives(problem, theta, push)
         return Margins(
             waking=jnp.where(~self.active & rules.dormant_move, waking, jnp.inf),
             sleeping=jnp.where(self.active & rules.active_move, sleeping, jnp.inf),
             resting=self._resting(theta, push, loss, on_its_way),
-            drive=drives(problem, theta, push),
             rising=utility > 2 * bend,
+            view=View(loss, rate, drive, jnp.sqrt(squares)),
         )
+
+    def _bend(self, theta: Parameters) -> Float[Array, " width"]:
+        """Second derivative of the loss along each unit, where the loss is not squared."""
+        problem = self.problem
+        function = problem.function(self._only_active(theta))
+        slope = jax.grad(problem.cost)
+
+        def along(one: Array) -> Float[Array, ""]:
+            return jnp.sum(one * jax.jvp(slope, (function,), (one,))[1])
+
+        return jax.lax.map(along, problem.features(theta))
 
     def _waking(
         self,
@@ -260,16 +251,17 @@ class Alternation(AbstractMotion):
         """The same rules with other active units."""
         return eqx.tree_at(lambda flow: flow.active, self, context)
 
-    def watch(self, y: Parameters) -> Watch:
+    def watch(self, y: Parameters, velocity: Parameters) -> Watch:
         """The nearest event: units wake and sleep, and the motion goes on; or it ends."""
-        margins = self.margins(self.parameters(y))
+        theta = self.parameters(y)
+        margins = self.margins(theta, velocity if self.sign is None else velocity * theta)
         units = jnp.minimum(jnp.min(margins.waking), jnp.min(margins.sleeping))
         # how calm the active ones have become by the end of a step does not matter
         resting = jnp.maximum(margins.resting, -0.5 * self.rules.late)
         margin = jnp.minimum(jnp.minimum(units, resting), 1e3)
         now = jnp.maximum(margin, 0.0)
         active = (self.active & (margins.sleeping > now)) | (margins.waking <= now)
-        return Watch(margin, active, (units > now) | self.rules.stops)
+        return Watch(margin, active, (units > now) | self.rules.stops, margins.view)
 
 
 class Alignment(AbstractMotion):
@@ -293,7 +285,3 @@ class Alignment(AbstractMotion):
         size = norms(self._gradient(y / norms(y)))
         return (norms(self.push(y)) / jnp.where(size > 0, size, 1.0))[:, 0]
 
-
-def _along(cost: Any, function: Array, direction: Array) -> Array:
-    """Derivative of the slope of the cost along a direction of function space."""
-    return jax.jvp(jax.grad(cost), (function,), (direction,))[1]

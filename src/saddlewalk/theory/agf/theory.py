@@ -104,7 +104,7 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
 
     def _walked(self, *, real_time: bool, aligned: bool = False) -> Outcome:
         start = self.start
-        if not real_time:
+        if not real_time or start.given is None:
             start.check_dormant()
         walk = Walk(
             start.problem,

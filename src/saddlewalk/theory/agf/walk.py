@@ -35,7 +35,7 @@ import numpy as np
 
 from saddlewalk import ode
 from saddlewalk.curves import LossCurve, Stopped
-from saddlewalk.problem import ParametersLike, Problem, SquaredError, compiled, norms
+from saddlewalk.problem import ParametersLike, Problem, compiled, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.programs import compiled as compiled_program
 from saddlewalk.programs import seldom
@@ -104,15 +104,14 @@ class Walk:
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
         self.level = float(compiled.loss(problem, 0 * self.theta))
         # a loss that cannot be negative, and is hardly there, has no stage left in it
-        squared = isinstance(problem.penalty, SquaredError)
-        self.nothing = self.at.nothing * self.level if squared else 0.0
+        self.nothing = self.at.nothing * self.level if problem.squared else 0.0
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
         if real_time:
             self._find_awake()
         self.begun = bool(self.active.any())
         settled = np.where(self.settled[:, None], self.theta, 0.0)
         self._curve: list[np.ndarray] = [
-            np.array([[0.0, float(compiled.loss(problem, settled)), 0.0, 0.0]])
+            np.array([[0.0, float(compiled.loss(problem, settled)), 0.0]])
         ]
         self._points = 1
         output = np.asarray(compiled.feature_lengths(problem, settled))
@@ -158,7 +157,7 @@ class Walk:
             self._mix_dormant()
         flow = self._flow(plateau=True)
         margins = self._margins(flow)
-        if self._no_utility_left(np.asarray(margins.drive)):
+        if self._no_utility_left(np.asarray(margins.view.drive)):
             return Stopped.NO_UTILITY
         steps, least = 0, self.at.first_steps
         while (margins.waking > self.at.at_event).all():
@@ -166,13 +165,13 @@ class Walk:
                 return Stopped.LIMIT
             if not self._leap(flow, margins):
                 tolerance = self._tolerance(plateau=True)
-                for piece in self._integrate(flow, self._kinds[0], tolerance, least):
+                for piece in self._integrate(flow, "explicit", tolerance, least):
                     steps += piece.steps
                     if piece.stalled:
                         return Stopped.STALLED
                 least *= 2
             margins = self._margins(flow)
-            if self._no_utility_left(np.asarray(margins.drive)):
+            if self._no_utility_left(np.asarray(margins.view.drive)):
                 return Stopped.NO_UTILITY
         self._wake(margins, self.at.at_event)
         return None
@@ -220,7 +219,7 @@ class Walk:
 
     def _climbed(self) -> None:
         """Dormant units have moved, and the loss has not."""
-        self._curve.append(np.array([[self.time, self.level, 0.0, 0.0]]))
+        self._curve.append(np.array([[self.time, self.level, 0.0]]))
         last = self.moments[-1]
         self.moments.append(Moment(self._points, self.theta, self.active.copy(), last.output))
         self._points += 1
@@ -278,7 +277,8 @@ class Walk:
             return False
         if float(view.loss[-1]) <= self.nothing:
             return False
-        return bool(view.curvature[-1] < 0) or self._is_unstable(piece)
+        faster = view.rate[-1] < view.rate[-2] if len(view.rate) > 1 else False
+        return bool(faster) or self._is_unstable(piece)
 
     def _is_unstable(self, piece: ode.Piece) -> bool:
         """Whether the active units alone are at a saddle; of degree 2 they may be, as dormant ones are."""
@@ -296,8 +296,6 @@ class Walk:
         """Steps that suit a transition, and how many of them are tried before stiff ones."""
         if not self.problem.smooth or self.problem.adaptive:
             return "explicit", self.at.most_steps  # the others want a symmetric Jacobian
-        if self.problem.degree > 2 and self._stiff == "implicit":
-            return "implicit", self.at.most_steps
         return "explicit", self.at.stiff_after
 
     @property
@@ -326,7 +324,7 @@ class Walk:
 
     def _goes_nowhere(self, piece: ode.Piece) -> bool:
         """Whether no unit makes any way over a piece: where `train` stops, too."""
-        way = piece.saved.parameters[-1] - piece.saved.parameters[0]
+        way = piece.states[-1] - piece.states[0]
         lasted = float(piece.time[-1] - piece.time[0])
         drive = drives(self.problem, self.theta, way / max(lasted, 1e-300))
         return bool((drive <= self.at.convergence * self.largest_drive)[self.active].all())
@@ -455,9 +453,9 @@ class Walk:
             self.evaluations += piece.evaluations
             view = piece.saved
             time = origin + piece.time if runs else np.full(len(piece.time), origin)
-            slopes = (view.rate, view.curvature) if runs else (0 * view.rate, 0 * view.rate)
             self.time = float(time[-1])
-            self._keep(np.stack([time, view.loss, *slopes], axis=1), view)
+            rows = np.stack([time, view.loss, view.rate if runs else 0 * view.rate], axis=1)
+            self._keep(rows, piece, flow)
             if self.bar is not None:
                 loss, awake = float(view.loss[-1]), int(self.active.sum())
                 self.bar.update(f"time {self.time:.4g}, loss {loss:.4g}, {awake} units awake")
@@ -505,16 +503,17 @@ class Walk:
     def _rest(self) -> None:
         self.level = float(compiled.loss(self.problem, self._only_active))
         last = self.moments[-1]
-        self._curve.append(np.array([[self.time, self.level, 0.0, 0.0]]))
+        self._curve.append(np.array([[self.time, self.level, 0.0]]))
         self.moments.append(Moment(self._points, self.theta, self.active.copy(), last.output))
         self.rests.append(self._points)
         self._points += 1
 
-    def _keep(self, rows: np.ndarray, view: Any) -> None:
+    def _keep(self, rows: np.ndarray, piece: ode.Piece, flow: Alternation) -> None:
         """Append to the curve, and remember the network at every row, or at the last if it is large."""
         first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
+        theta = flow.parameters(piece.states[first:])
         self.moments += [
-            Moment(self._points + k, view.parameters[k], view.active[k], view.output[k])
+            Moment(self._points + k, theta[k - first], piece.contexts[k], piece.saved.output[k])
             for k in range(first, len(rows))
         ]
         self._curve.append(rows)
@@ -529,8 +528,7 @@ class Walk:
     @property
     def curve(self) -> LossCurve:
         """The predicted loss along time."""
-        time, loss, rate, curvature = np.concatenate(self._curve).T
-        return LossCurve.of(time, loss, rate, curvature)
+        return LossCurve.of(*np.concatenate(self._curve).T)
 
 
 def _apart(theta: np.ndarray) -> np.ndarray:
@@ -546,4 +544,5 @@ def _active_loss(flow: Alternation, y: ParametersLike) -> Any:
 
 @seldom
 def _margins_of(flow: Alternation, theta: ParametersLike) -> Margins:
-    return flow.margins(jnp.asarray(theta))
+    now = jnp.asarray(theta)
+    return flow.margins(now, flow.push(now))
