@@ -178,7 +178,8 @@ def _round(
     method = method.on(method.flow.within(carry.context))
     stop = _next_stop(carry.time, horizon, wanted)
     locating, room = carry.bracket.encloses, stop - carry.time
-    longest = jnp.minimum(jnp.where(carry.fresh, _BLINK * carry.h, carry.h), room)
+    wished = jnp.minimum(carry.h, method.flow.reach)
+    longest = jnp.minimum(jnp.where(carry.fresh, _BLINK * wished, wished), room)
     h = jnp.where(locating, carry.bracket.trial, longest)
     step = method.step(carry.y, carry.velocity, h, carry.memory)
     error = relative_error(method, carry.y, step, h, rtol)

@@ -60,6 +60,11 @@ class AbstractFlow(eqx.Module):
         return jnp.asarray(1e-7)  # margins are logarithms, and rounding makes them rough below
 
     @property
+    def reach(self) -> Any:
+        """The longest step, where errors do not say: what is small beside the error may be growing."""
+        return jnp.asarray(jnp.inf)
+
+    @property
     def context(self) -> Any:
         """The arrays that events change."""
         return ()

@@ -61,8 +61,8 @@ class Rules(NamedTuple):
     """The largest drive that each unit ever had."""
     idle: Float[Either, ""]
     """Part of it below which a unit has no utility left."""
-    exhausted: Float[Either, ""]
-    """Part of it below which an active unit is at rest in any case."""
+    near: Float[Either, ""]
+    """Part of it below which an active unit is so near to its rest that it may be at rest."""
     last: Float[Either, ""]
     """The same in the last stage, as a part of `idle`."""
     level: Float[Either, ""]
@@ -113,28 +113,29 @@ class Alternation(AbstractMotion):
         """Everybody climbs against the residual of the active units, if they may move."""
         residual = jax.lax.cond(
             self.rules.active_move,
-            lambda th: self.problem.residual(self._only_active(th)),
+            lambda th: self.problem.residual(self.only_active(th)),
             lambda th: self.residual,
             theta,
         )
         moves = jnp.where(self.active, self.rules.active_move, self.rules.dormant_move)
         return jnp.where(moves[:, None], self.problem.climb(theta, residual), 0.0)
 
-    def _only_active(self, theta: Parameters) -> Parameters:
+    def only_active(self, theta: Parameters) -> Parameters:
+        """The parameters with those of dormant units at zero."""
         return jnp.where(self.active[:, None], theta, 0.0)
 
     def active_loss(self, theta: Parameters) -> Float[Array, ""]:
         """Loss of the active units alone."""
-        return self.problem.loss(self._only_active(theta))
+        return self.problem.loss(self.only_active(theta))
 
     def loss_rate(self, theta: Parameters, push: Parameters) -> Float[Array, ""]:
         """How the loss of the active units changes, which follow its gradient: this is their push."""
-        return -jnp.sum(self._only_active(push) ** 2 / self.problem.pace(theta))
+        return -jnp.sum(self.only_active(push) ** 2 / self.problem.pace(theta))
 
     def margins(self, theta: Parameters, push: Parameters) -> Margins:
         """Distance to each event, for units that are pushed like this."""
         problem, rules = self.problem, self.rules
-        residual = problem.residual(self._only_active(theta))
+        residual = problem.residual(self.only_active(theta))
         loss, squares = self.active_loss(theta), problem.squares(theta)
         utility = problem.utility_of_climb(theta, push, residual)
         bend = squares if problem.squared else self._bend(theta)
@@ -156,7 +157,7 @@ class Alternation(AbstractMotion):
     def _bend(self, theta: Parameters) -> Float[Array, " width"]:
         """Second derivative of the loss along each unit, where the loss is not squared."""
         problem = self.problem
-        function = problem.function(self._only_active(theta))
+        function = problem.function(self.only_active(theta))
         slope = jax.grad(problem.cost)
 
         def along(one: Array) -> Float[Array, ""]:
@@ -234,7 +235,8 @@ class Alternation(AbstractMotion):
 
         While dormant units with utility wait, the residual must be right to the last digit.
         """
-        enough = jnp.where(waiting, self.rules.exhausted, self.rules.last * self.rules.idle)
+        last = jnp.maximum(self.rules.near, self.rules.last * self.rules.idle)
+        enough = jnp.where(waiting, self.rules.near, last)
         return jnp.max(jnp.where(self.active, drive, 0.0)) / jnp.maximum(enough, _TINY)
 
     @property

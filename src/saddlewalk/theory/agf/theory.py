@@ -29,7 +29,8 @@ from saddlewalk.problem import Problem
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, from_arrays
 from saddlewalk.theory.agf.naming import name_feature
-from saddlewalk.theory.agf.walk import Moment, Walk
+from saddlewalk.theory.agf.record import Moment
+from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import AbstractUnits, Dense
@@ -132,14 +133,14 @@ def read_walk(walk: Walk) -> tuple[tuple[Stage, ...], LossCurve]:
     ----------
     walk : from plateau to plateau.
     """
-    curve = walk.curve if walk.problem.smooth else walk.curve.evened()
+    curve = walk.record.curve if walk.problem.smooth else walk.record.curve.evened()
     return _stages(walk, curve), curve
 
 
 def _separate(walk: Walk, curve: LossCurve) -> Assumption:
     """Fig 7: in wide networks units wake before the last ones have come to rest."""
     landings = _landings(walk, curve)[1:]
-    early = sum(row not in walk.rests for row in landings[:-1])
+    early = sum(row not in walk.record.rests for row in landings[:-1])
     part = early / len(landings) if landings else 0.0
     return Assumption(
         "separate transitions: part of the stages cut short by the next one",
@@ -153,7 +154,7 @@ def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
     """One stage from plateau to plateau, timed where the loss passes the middle."""
     stages = []
     for a, b in itertools.pairwise(_landings(walk, curve)):
-        before, after = _moment(walk, a), _moment(walk, b)
+        before, after = walk.record.nearest(a), walk.record.nearest(b)
         if a == 0 and not (after.active & ~walk.settled).any() and _is_fading(curve.part(a, b)):
             continue  # the end of a stage that was learned before the start
         on, off = _changed(before, after, walk.problem.units.rotatable)
@@ -188,8 +189,8 @@ def _landings(walk: Walk, curve: LossCurve) -> list[int]:
     """Rows of the curve on its plateaus: where all active units rested, and within a transition
     where the curve itself shows a rest before the next unit takes over."""
     landings = [0]
-    rests = [*walk.rests[1:]]
-    if walk.rests[-1] != len(curve.time) - 1:
+    rests = [*walk.record.rests[1:]]
+    if walk.record.rests[-1] != len(curve.time) - 1:
         rests.append(len(curve.time) - 1)
     for rest in rests:
         start = landings[-1]
@@ -199,7 +200,3 @@ def _landings(walk: Walk, curve: LossCurve) -> list[int]:
         landings.append(rest)
     return landings
 
-
-def _moment(walk: Walk, row: int) -> Moment:
-    """The remembered network nearest to a row of the curve."""
-    return min(walk.moments, key=lambda moment: abs(moment.index - row))

@@ -43,12 +43,23 @@ class Thresholds:
     """They rest in any case when their drive has fallen to this part of its largest: the residual must be
     right to the last digit while dormant units wait. In Algorithm 1 dormant units stand still, nobody is
     calm beside them, and every stage ends as the last one: at `last` of this part."""
-    much_faster: float = 100.0
-    """Active units that would leave a saddle this much faster than dormant ones grow have not come to rest."""
-    flat: float = 1e-6
-    """A rate of leaving below this is none, but the rounding of a curvature."""
-    rounding: float = 1e-14
-    """Below this part of its largest drive a unit does not move at all."""
+    near_rest: float = 0.03
+    """At this part of their largest drive it is tried whether what is left is a tail in closed form; if not,
+    again at a tenth of it, and so on down to `exhausted`."""
+    tail_step: float = 0.05
+    """A tail leads to where this part of the velocity, at most, is left; and so does each further step."""
+    tail_near: float = 1e-4
+    """Part of it that must not be left in the end."""
+    tail_rest: float = 1e-9
+    """Part at which nothing is left."""
+    tail_error: float = 1e-4
+    """Error, in the logarithm of a dormant unit, of taking a tail at once."""
+    slow: float = 10.0
+    """What changes more slowly than this times the growth of dormant units is no tail."""
+    leaving: float = 1e-4
+    """Active units have left a saddle when they are this part of themselves away."""
+    dense_tail: int = 400
+    """Parameters up to which a tail is looked for: it takes a dense Jacobian."""
     convergence: float = 1e-4
     """A dormant unit has no utility left when its drive has fallen to this part of its largest; `train` has
     the same."""

@@ -7,6 +7,7 @@
                            v
       +-------->  PLATEAU: dormant units climb, active ones rest, the residual is frozen
       |                    |
+      |                    |  active ones LEAVE a saddle at which they rested, or
       |                    |  a unit WAKES: its output is `wake` of what it would be at rest (in real
       |                    |  time), or its norm is 1 (Algorithm 1); several at once if they tie
       |                    v
@@ -14,8 +15,9 @@
       |             |   ^  |  in Algorithm 1 they and the clock stand still (cost minimization)
       |             +---+  |  units WAKE and SLEEP meanwhile, and the motion starts anew
       |                    |
-      |                    |  the active ones REST: calm beside the dormant ones that wait, or
-      |                    |  exhausted, or on a tail that no longer matters (`settling`)
+      |                    |  the active ones REST: what is left is a `tail`, known in closed form; or they
+      |                    |  are calm beside the dormant ones that wait, or exhausted, or on a tail
+      |                    |  that no longer matters (`settling`)
       +--------------------+
 
     It ends when no unit is dormant, when no dormant unit has utility left, at a limit, or when steps stall.
@@ -26,7 +28,6 @@ residual does not know about it. The numbers that decide are in `thresholds`, wi
 """
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -34,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from saddlewalk import ode
-from saddlewalk.curves import LossCurve, Stopped
+from saddlewalk.curves import Stopped
 from saddlewalk.problem import ParametersLike, Problem, compiled, norms
 from saddlewalk.problem.motion import drives, signs
 from saddlewalk.programs import compiled as compiled_program
@@ -42,26 +43,11 @@ from saddlewalk.programs import seldom
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules
-from saddlewalk.theory.agf.plateau import AbstractLeap, Climb, climb_of, leap_of, longest
+from saddlewalk.theory.agf.plateau import AbstractLeap, Climb, Climbs, climb_of, leap_of, longest
+from saddlewalk.theory.agf.record import Moment, Record
 from saddlewalk.theory.agf.settling import Outlook
+from saddlewalk.theory.agf.tail import Relaxation, Tail, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
-
-
-@dataclass(frozen=True)
-class Moment:
-    """The network at one point of the predicted curve."""
-
-    index: int
-    """Row of the curve."""
-    theta: ParametersLike
-    active: np.ndarray
-    output: np.ndarray
-    """Length of each unit in function space."""
-
-    @property
-    def alone(self) -> ParametersLike:
-        """The active units, with the dormant ones at zero."""
-        return np.where(self.active[:, None], np.asarray(self.theta), 0.0)
 
 
 class Walk:
@@ -105,18 +91,17 @@ class Walk:
         self.level = float(compiled.loss(problem, 0 * self.theta))
         # a loss that cannot be negative, and is hardly there, has no stage left in it
         self.nothing = self.at.nothing * self.level if problem.squared else 0.0
+        self.near = self.at.near_rest
+        self.tail: Tail | None = None
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
         if real_time:
             self._find_awake()
         self.begun = bool(self.active.any())
         settled = np.where(self.settled[:, None], self.theta, 0.0)
-        self._curve: list[np.ndarray] = [
-            np.array([[0.0, float(compiled.loss(problem, settled)), 0.0]])
-        ]
-        self._points = 1
+        self.record = Record()
         output = np.asarray(compiled.feature_lengths(problem, settled))
-        self.moments = [Moment(0, self.theta, self.settled.copy(), output)]
-        self.rests = [0]
+        first = Moment(0, self.theta, self.settled.copy(), output)
+        self.record.add_rest(0.0, float(compiled.loss(problem, settled)), 0.0, first)
 
     def _find_awake(self) -> None:
         """Units that are in use already, where training has begun, and those that are where they belong.
@@ -137,6 +122,11 @@ class Walk:
         """Alternate until nothing is left to learn; the reason is returned."""
         if self.aligned and not self.problem.units.rotatable:
             self._align_dormant()
+        stopped = self._alternate()
+        self._end_tail(self.max_time)
+        return stopped
+
+    def _alternate(self) -> Stopped:
         if self.begun:
             stopped = self._pass_transition()
             if stopped:
@@ -144,37 +134,87 @@ class Walk:
         for _ in range(self.at.most_rounds + 10 * self.problem.width):
             if self.level <= self.nothing:
                 return Stopped.LEARNED
-            if self.active.all():
+            if self.active.all() and not math.isfinite(self._leaves):
                 return Stopped.NO_DORMANT
             stopped = self._cross_plateau() or self._pass_transition()
             if stopped:
                 return stopped
         return Stopped.LIMIT
 
+    # --- plateaus -------------------------------------------------------------------------------------------
+
     def _cross_plateau(self) -> Stopped | None:
-        """Dormant units climb with the residual frozen until the first wakes."""
+        """Dormant units climb with the residual frozen until the first wakes, or active ones leave."""
         if self.problem.units.rotatable:
             self._mix_dormant()
         flow = self._flow(plateau=True)
         margins = self._margins(flow)
-        if self._no_utility_left(np.asarray(margins.view.drive)):
-            return Stopped.NO_UTILITY
         steps, least = 0, self.at.first_steps
         while (margins.waking > self.at.at_event).all():
+            idle = self._no_utility_left(np.asarray(margins.view.drive))
+            if idle and not math.isfinite(self._leaves):
+                return Stopped.NO_UTILITY
+            if idle:
+                self.time = min(self._leaves, self.max_time)
             if self.time >= self.max_time or steps >= self.at.most_steps:
                 return Stopped.LIMIT
+            if self.time >= self._leaves:
+                break
             if not self._leap(flow, margins):
-                tolerance = self._tolerance(plateau=True)
-                for piece in self._integrate(flow, "explicit", tolerance, least):
-                    steps += piece.steps
-                    if piece.stalled:
-                        return Stopped.STALLED
-                least *= 2
+                taken = self._climb(flow, least)
+                if taken is None:
+                    return Stopped.STALLED
+                steps, least = steps + taken, 2 * least
             margins = self._margins(flow)
-            if self._no_utility_left(np.asarray(margins.view.drive)):
-                return Stopped.NO_UTILITY
+        self._end_tail(self.time)
+        row = self.record.add(np.array([[self.time, self._present_loss, 0.0]]))
+        self.record.add_moment(row, self.theta, self.active.copy(), self.record.moments[-1].output)
         self._wake(margins, self.at.at_event)
         return None
+
+    @property
+    def _horizon(self) -> float:
+        """Time that a plateau may last."""
+        return min(self.max_time, self._leaves) - self.time
+
+    @property
+    def _leaves(self) -> float:
+        """When active units will have left the saddle at which they rest, if it is one."""
+        return math.inf if self.tail is None else self.tail.begins + self.tail.leaves
+
+    def _climb(self, flow: Alternation, most: int) -> int | None:
+        """Integrate dormant units; the steps that it took, or none if it stalled."""
+        if self.problem.pace_degree > 2:
+            return self._climb_on_own_clock(flow)
+        steps = 0
+        for piece in self._integrate(flow, "explicit", self._tolerance(plateau=True), most):
+            steps += piece.steps
+            if piece.stalled:
+                return None
+        return steps
+
+    def _climb_on_own_clock(self, flow: Alternation) -> int | None:
+        climb = Climb.of(flow, self.theta, float(self.largest_drive.max()), self._horizon)
+        origin, start, steps = self.time, self.theta, 0
+        for piece in ode.integrate(
+            climb,
+            climb.state(self.theta),
+            kind="explicit",
+            rtol=self._tolerance(plateau=True),
+            times=np.zeros(0),
+            max_steps=self.at.most_steps,
+        ):
+            steps += piece.steps
+            self.evaluations += piece.evaluations
+            self.theta = np.where(self.active[:, None], start, climb.parameters(piece.end))
+            self.time = origin + climb.unit * float(piece.end[0, -1])
+            self._remember_drives(piece.saved)
+            self._tell(self.level)
+            if piece.stalled:
+                return None
+            if self._no_utility_left(piece.saved[-1]):
+                break
+        return steps
 
     def _leap(self, flow: Alternation, margins: Margins) -> bool:
         """Go on in closed form to where the first unit wakes, as far as it is true; was it worth it?"""
@@ -184,10 +224,13 @@ class Walk:
             return False
         climb, start = climb_of(self.problem, residual), self.theta
         pace = np.where(self.active, 1e-300, (2.0 if self.real_time else 1.0) * leap.fastest)
-        good, low, high = 0.0, 0.0, min(longest(leap), self.max_time - self.time)
+        horizon = self._horizon
+        good, low, high = 0.0, 0.0, min(longest(leap), horizon)
         for _ in range(self.at.most_leaps):
             ahead = float(((margins.waking + 0.5 * self._late) / pace).min())
             time = low + ahead if low + ahead < high else 0.5 * (low + high)
+            if low + ahead >= horizon and low == good and high == horizon:
+                time = horizon
             checks = good + (time - good) * np.linspace(0, 1, self.at.leap_checks + 1)[1:]
             if time > good and not all(self._is_true(leap, climb, one) for one in checks):
                 break
@@ -203,57 +246,46 @@ class Walk:
                 low, margins = time, tried
             if -self._late <= nearest <= 0 or high - low <= 1e-9 * high:
                 break
-        worth = low * float(leap.fastest.max()) > self.at.worth
+        worth = low * float(leap.fastest.max()) > self.at.worth or low == horizon
         self.theta = np.where(self.active[:, None], start, leap.after(low if worth else 0.0))
         if worth:
             self.time += low
-            self._climbed()
         return worth
 
-    def _is_true(self, leap: AbstractLeap, climb: Climb, time: float) -> bool:
+    def _is_true(self, leap: AbstractLeap, climb: Climbs, time: float) -> bool:
         """Whether dormant units, where a leap puts them, climb as it says."""
         there = leap.after(time)
         climbs = climb(there)
         off = norms(climbs - leap.velocity(there))[~self.active]
         return bool((off <= self.at.leap_error * norms(climbs)[~self.active]).all())
 
-    def _climbed(self) -> None:
-        """Dormant units have moved, and the loss has not."""
-        self._curve.append(np.array([[self.time, self.level, 0.0]]))
-        last = self.moments[-1]
-        self.moments.append(Moment(self._points, self.theta, self.active.copy(), last.output))
-        self._points += 1
+    # --- transitions ----------------------------------------------------------------------------------------
 
     def _pass_transition(self) -> Stopped | None:
         """Active units descend until they rest; dormant ones wake and sleep meanwhile."""
         taken, spent, passed = 0, self.evaluations, 0.0
         kind, patience = self._kinds
-        leaving = False
+        self.near = self.at.near_rest
         while taken < self.at.most_steps and self.time < self.max_time:
-            flow = self._flow(plateau=False, leaving=leaving)
+            flow = self._flow(plateau=False)
             margins = self._margins(flow)
             if self._apply(margins):
                 continue
             if float(margins.resting) <= self.at.at_event or not self.active.any():
-                self._rest()
-                return None
+                if self._comes_to_rest():
+                    return None
+                continue
             tolerance, before = self._tolerance(plateau=False), taken
             for piece in self._integrate(flow, kind, tolerance, patience):
                 taken += piece.steps
                 passed += float(piece.time[-1])
                 if piece.stalled:
                     return Stopped.STALLED
-                if leaving and not self._leaves_a_saddle(piece):
-                    leaving = False
-                    break
                 if piece.event:
                     margins = self._margins(self._flow(plateau=False))
                     reached = self._reached(margins)
-                    if not self._apply(margins, reached) and float(margins.resting) <= reached:
-                        leaving = self._leaves_a_saddle(piece)
-                        if leaving:
-                            break
-                        self._rest()
+                    rests = not self._apply(margins, reached) and float(margins.resting) <= reached
+                    if rests and self._comes_to_rest():
                         return None
                 elif self._settled(piece, passed, self.evaluations - spent):
                     if self._settle(flow):
@@ -265,31 +297,59 @@ class Walk:
                 kind, patience = self._stiff, self.at.most_steps
         return Stopped.LIMIT
 
-    def _leaves_a_saddle(self, piece: ode.Piece) -> bool:
-        """Whether active units that hardly move are about to move faster, long before a dormant one wakes.
+    def _comes_to_rest(self) -> bool:
+        """Rest, if what is left is a tail in closed form, or nothing; else go on until nearer to it."""
+        while True:
+            if self.active.any() and self._close_tail():
+                return True
+            if self.near <= self.at.exhausted:
+                self._rest()
+                return True
+            self.near = max(0.1 * self.near, self.at.exhausted)
+            if float(self._margins(self._flow(plateau=False)).resting) > self.at.at_event:
+                return False
 
-        The fall of the loss speeds up already, or the loss of the active units has a direction in which it
-        falls much faster than dormant ones grow.
-        """
-        view = piece.saved
-        moving = (view.drive[-1] > self.at.rounding * self.largest_drive)[self.active].any()
-        if not (moving and self.real_time and self.problem.smooth):
+    def _close_tail(self) -> bool:
+        """Rest where the tail of the transition leads, if it is one; the clock stands at its beginning."""
+        if self.theta.size > self.at.dense_tail or self.problem.adaptive:
             return False
-        if float(view.loss[-1]) <= self.nothing:
+        flow = self._flow(plateau=False)
+        # in any direction, not in theirs: what turns them may still be tiny
+        size = norms(self.theta[~self.active])[:, 0].max(initial=0.0)
+        growth = self.largest_drive.max() * size ** (self.problem.pace_degree - 2)
+        slow = self.at.slow * growth if self.real_time and not self.active.all() else 0.0
+        relaxation = Relaxation.of(flow, flow.state(self.theta), slow)
+        tail = find_tail(flow, self.theta, relaxation, self.at, self.time, self.real_time)
+        if tail is None:
             return False
-        faster = view.rate[-1] < view.rate[-2] if len(view.rate) > 1 else False
-        return bool(faster) or self._is_unstable(piece)
+        self.theta, self.level = tail.theta, tail.loss
+        self.tail = tail
+        self._apply(self._margins(self._flow(plateau=False)))
+        return True
 
-    def _is_unstable(self, piece: ode.Piece) -> bool:
-        """Whether the active units alone are at a saddle; of degree 2 they may be, as dormant ones are."""
-        if self.problem.degree == 2 or self.theta.size > self.at.dense:
-            return False
-        rates = np.tile(np.sqrt(np.asarray(self.problem.rates)), self.problem.width)
-        bends = np.asarray(compiled.hessian(self.problem, self._only_active))
-        fastest = -np.linalg.eigvalsh(rates[:, None] * bends * rates)[0]
-        norm, drive = norms(self.theta)[:, 0], piece.saved.drive[-1]
-        growth = drive * norm ** (self.problem.pace_degree - 2)
-        return bool(fastest > self.at.much_faster * growth[~self.active].max(initial=0.0) + self.at.flat)
+    def _end_tail(self, time: float) -> None:
+        """Draw the tail of the last transition up to this time, and put its units where they are then."""
+        tail, self.tail = self.tail, None
+        if tail is None:
+            return
+        lasted = max(time - tail.begins, 0.0) if self.real_time else math.inf
+        rows = tail.curve(lasted)
+        if not self.real_time:
+            rows[:, 0], rows[:, 2] = 0.0, 0.0
+        if len(rows):
+            self.record.add(rows + [tail.begins, 0.0, 0.0])
+        if lasted < tail.lasts:
+            felt = tail.relaxation.kept.reshape(self.theta.shape) & self.active[:, None]
+            self.theta = np.where(felt, tail.parameters(lasted), self.theta)
+        output = np.asarray(compiled.feature_lengths(self.problem, self.theta))
+        last = Moment(0, self.theta, self.active.copy(), output)
+        row = rows[-1] if len(rows) else [0.0, tail.loss, 0.0]
+        self.record.add_rest(tail.begins + row[0], row[1], row[2], last)
+
+    @property
+    def _present_loss(self) -> float:
+        """Of the active units, on a plateau; where they are leaving a saddle it has begun to fall."""
+        return float(compiled.loss(self.problem, self._only_active))
 
     @property
     def _kinds(self) -> tuple[str, int]:
@@ -372,20 +432,20 @@ class Walk:
             self.theta = theta
         return True
 
-    def _flow(self, plateau: bool, leaving: bool = False) -> Alternation:
-        """The motion of this phase, from where the units are; while they leave a saddle nobody rests."""
+    def _flow(self, plateau: bool) -> Alternation:
+        """The motion of this phase, from where the units are."""
         at, real_time = self.at, self.real_time
         wake, sleep = (at.wake, at.sleep * at.wake) if real_time else (1.0, at.collapse)
         numbers = {
             "wake": wake,
             "sleep": sleep,
-            "calm": at.calm if real_time and not leaving else 0.0,
+            "calm": at.calm if real_time else 0.0,
             "patient": at.patient,
             "least_alignment": at.least_alignment,
             "largest": np.maximum(self.largest_drive, 1e-300),
             "idle": at.convergence if plateau or real_time else at.exhausted,
-            "exhausted": at.exhausted if not leaving else 0.0,
-            "last": at.last if not leaving else 0.0,
+            "near": self.near,
+            "last": at.last,
             "level": self.level,
             "nothing": self.nothing,
             "late": self._late,
@@ -410,7 +470,7 @@ class Walk:
         """Turn the dormant units so that each carries a feature; nothing else changes."""
         task = self.problem.task
         assert isinstance(task, AbstractPoints)
-        residual = compiled.residual(self.problem, self.moments[-1].alone)
+        residual = compiled.residual(self.problem, self._only_active)
         theta = np.array(self.theta)
         theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
         self.theta = theta
@@ -418,7 +478,7 @@ class Walk:
     def _align_dormant(self) -> None:
         """Turn every dormant unit, at its norm, to the maximum of utility that it climbs to."""
         norm = norms(self.theta)
-        residual = compiled.residual(self.problem, self.moments[-1].alone)
+        residual = compiled.residual(self.problem, self._only_active)
         flow = Alignment(self.problem, np.ones(()), None, np.asarray(residual), norm)
         pieces = ode.integrate(
             flow,
@@ -436,7 +496,7 @@ class Walk:
         self.theta = np.where(self.active[:, None], self.theta, norm * direction)
 
     def _integrate(self, flow: Alternation, kind: str, rtol: float, most: int | None = None) -> Any:
-        """Advance `theta` and the clock piece by piece, and keep the loss curve."""
+        """Advance `theta` and the clock piece by piece, and in a transition keep the loss curve."""
         origin = self.time
         runs = self.real_time or bool(flow.rules.dormant_move)
         pieces = ode.integrate(
@@ -446,7 +506,7 @@ class Walk:
             rtol=rtol,
             times=np.zeros(0),
             max_steps=self.at.most_steps if most is None else most,
-            max_time=self.max_time - origin if runs else math.inf,
+            max_time=self._horizon if runs else math.inf,
         )
         for piece in pieces:
             self.theta, self.active = flow.parameters(piece.end), np.array(piece.context)
@@ -454,14 +514,23 @@ class Walk:
             view = piece.saved
             time = origin + piece.time if runs else np.full(len(piece.time), origin)
             self.time = float(time[-1])
-            rows = np.stack([time, view.loss, view.rate if runs else 0 * view.rate], axis=1)
-            self._keep(rows, piece, flow)
-            if self.bar is not None:
-                loss, awake = float(view.loss[-1]), int(self.active.sum())
-                self.bar.update(f"time {self.time:.4g}, loss {loss:.4g}, {awake} units awake")
-            if not self.problem.units.rotatable:
-                self.largest_drive = np.maximum(self.largest_drive, view.drive.max(axis=0))
+            if flow.rules.active_move:
+                rows = np.stack([time, view.loss, view.rate if runs else 0 * view.rate], axis=1)
+                self._keep(rows, piece, flow)
+            self._tell(float(view.loss[-1]))
+            self._remember_drives(view.drive)
             yield piece
+
+    def _tell(self, loss: float) -> None:
+        """Say on the progress line where the walk is."""
+        if self.bar is not None:
+            awake = int(self.active.sum())
+            self.bar.update(f"time {self.time:.4g}, loss {loss:.4g}, {awake} units awake")
+
+    def _remember_drives(self, drive: np.ndarray) -> None:
+        """Each unit is judged by the largest drive it ever had."""
+        if not self.problem.units.rotatable:
+            self.largest_drive = np.maximum(self.largest_drive, drive.max(axis=0))
 
     @property
     def _only_active(self) -> ParametersLike:
@@ -502,33 +571,22 @@ class Walk:
 
     def _rest(self) -> None:
         self.level = float(compiled.loss(self.problem, self._only_active))
-        last = self.moments[-1]
-        self._curve.append(np.array([[self.time, self.level, 0.0]]))
-        self.moments.append(Moment(self._points, self.theta, self.active.copy(), last.output))
-        self.rests.append(self._points)
-        self._points += 1
+        here = Moment(0, self.theta, self.active.copy(), self.record.moments[-1].output)
+        self.record.add_rest(self.time, self.level, 0.0, here)
 
     def _keep(self, rows: np.ndarray, piece: ode.Piece, flow: Alternation) -> None:
         """Append to the curve, and remember the network at every row, or at the last if it is large."""
         first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
-        theta = flow.parameters(piece.states[first:])
-        self.moments += [
-            Moment(self._points + k, theta[k - first], piece.contexts[k], piece.saved.output[k])
-            for k in range(first, len(rows))
-        ]
-        self._curve.append(rows)
-        self._points += len(rows)
+        theta, place = flow.parameters(piece.states[first:]), self.record.add(rows)
+        for k in range(first, len(rows)):
+            seen = (theta[k - first], piece.contexts[k], piece.saved.output[k])
+            self.record.add_moment(place + k, *seen)
 
     def _tolerance(self, plateau: bool) -> float:
         at = self.at
         if plateau:
             return at.plateau_tolerance if self.problem.smooth else at.kinked_plateau_tolerance
         return at.transition_tolerance if self.problem.smooth else at.kinked_transition_tolerance
-
-    @property
-    def curve(self) -> LossCurve:
-        """The predicted loss along time."""
-        return LossCurve.of(*np.concatenate(self._curve).T)
 
 
 def _apart(theta: np.ndarray) -> np.ndarray:

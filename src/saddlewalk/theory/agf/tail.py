@@ -1,0 +1,254 @@
+r"""The end of a transition in closed form: near their rest active units relax by exponentials.
+
+With the Jacobian of the velocity at a point, symmetric in the metric of the flow and so
+:math:`-J = \sum_k \lambda_k e_k e_k^\top`, a gradient flow goes on as
+
+.. math:: y(t) = y^* - \sum_k e^{-\lambda_k t}\, \frac{v_k}{\lambda_k}\, e_k, \qquad
+          y^* = y + \sum_k \frac{v_k}{\lambda_k}\, e_k,
+
+a Newton step that the flow itself takes, in the directions in which the loss is not flat. Meanwhile dormant
+units climb against a residual that is not yet that of rest. What they get of the difference is its integral
+over time, and that is in closed form, too:
+
+.. math:: \int_0^\infty (r(t) - r^*)\, dt = -\sum_k \frac{v_k}{\lambda_k^2}\; Dr(y^*)\, e_k .
+
+They take it at once, and the plateau begins. It is a tail if the Newton step lands where hardly any velocity
+is left, and if what is lost by taking everything at once (the product of what dormant units get with how much
+they grow meanwhile, or with what the Newton step is off) is less than they may err.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.problem import norms
+from saddlewalk.programs import seldom
+from saddlewalk.theory.agf.alternation import Alternation
+from saddlewalk.theory.agf.thresholds import Thresholds
+
+_FAINT = 1e-8
+"""A logarithm whose parameter is this small beside the others is not felt: it goes where it is pushed."""
+_FLAT = 1e-9
+"""Relaxation, as a part of the fastest, that is none."""
+_LEAVES = 1e-7
+"""A negative one that is none, but rounding."""
+_NOISE = 1e-13
+"""Velocity along a direction, relative to what it might be, that is rounding."""
+_SEEN = 12
+"""Points of the loss curve along a tail."""
+
+State = Float[np.ndarray, "width size"]
+
+
+@dataclass(frozen=True)
+class Relaxation:
+    """The velocity of the active units and its Jacobian at one point, by the modes of the Jacobian."""
+
+    start: State
+    kept: np.ndarray
+    """Which numbers of the state take part, flat."""
+    symmetrizer: Float[np.ndarray, " kept"]
+    logarithmic: bool
+    slow: float
+    rates: Float[np.ndarray, " modes"]
+    """Of relaxation, the slowest first; negative where the flow leaves a saddle."""
+    modes: Float[np.ndarray, "kept modes"]
+    velocity: Float[np.ndarray, " modes"]
+
+    @classmethod
+    def of(cls, flow: Alternation, y: State, slow: float) -> "Relaxation":
+        """Of the active units of a flow; what changes more slowly than this counts as at rest."""
+        velocity, jacobian = jax.device_get(_linearized(flow, y))
+        weight = _metric(flow, y).ravel()
+        kept = np.repeat(np.asarray(flow.active), y.shape[1])
+        kept &= weight > _FAINT * weight[kept].max(initial=0.0)
+        s = weight[kept]
+        matrix = -jacobian[kept][:, kept] * (s[:, None] / s)
+        rates, modes = np.linalg.eigh(0.5 * (matrix + matrix.T))
+        speed = modes.T @ (s * velocity.ravel()[kept])
+        return cls(y, kept, s, flow.sign is not None, slow, rates, modes, speed)
+
+    @cached_property
+    def bends(self) -> np.ndarray:
+        """Modes along which the loss is not flat."""
+        return self.rates > max(_FLAT * np.abs(self.rates).max(initial=0.0), self.slow)
+
+    @cached_property
+    def grows(self) -> np.ndarray:
+        """Modes along which the flow leaves a saddle, more than rounding does."""
+        fastest = np.abs(self.rates).max(initial=0.0)
+        noise = _NOISE * fastest * np.linalg.norm(self._felt)
+        least = max(_LEAVES * fastest, self.slow)
+        return (self.rates < -least) & (np.abs(self.velocity) > noise)
+
+    def along(self, amplitudes: Float[np.ndarray, " modes"]) -> State:
+        """A change of the state out of those of its modes."""
+        change = np.zeros(self.start.size)
+        change[self.kept] = self.modes @ amplitudes / self.symmetrizer
+        return change.reshape(self.start.shape)
+
+    def over(self, power: int) -> Float[np.ndarray, " modes"]:
+        """Velocity over a power of the rate, mode by mode; nothing where the loss is flat, or falls."""
+        safe = np.where(self.bends, self.rates, 1.0)
+        return np.where(self.bends, self.velocity / safe**power, 0.0)
+
+    def newton_step(self, velocity: Float[np.ndarray, " modes"]) -> State:
+        """To where a velocity leads if it relaxes like this."""
+        safe = np.where(self.bends, self.rates, 1.0)
+        return self.along(np.where(self.bends, velocity / safe, 0.0))
+
+    def in_modes(self, velocity: State) -> Float[np.ndarray, " modes"]:
+        """A velocity by the modes."""
+        return self.modes.T @ (self.symmetrizer * velocity.ravel()[self.kept])
+
+    def leaves(self, noticeable: float) -> float:
+        """Time after which the flow is this far from a saddle, as a part of the state; 0 if it is now."""
+        size = noticeable * np.linalg.norm(self._felt)
+        rate = -self.rates[self.grows]
+        away = np.abs(self.velocity[self.grows]) / rate
+        times = np.log(np.maximum(size / away, 1.0)) / rate
+        return float(times.min(initial=np.inf))
+
+    @property
+    def _felt(self) -> np.ndarray:
+        """The state, in its metric; a change of 1 in a logarithm is one of all of it."""
+        return self.symmetrizer * np.where(self.logarithmic, 1.0, self.start.ravel()[self.kept])
+
+    def is_settled(self, part: float) -> bool:
+        """Whether all but a part of the velocity leads to where the loss rises in all directions that count."""
+        lost = np.linalg.norm(self.velocity[~self.bends & ~self.grows])
+        return bool(lost <= part * np.linalg.norm(self.velocity[~self.grows]))
+
+
+@dataclass(frozen=True)
+class Tail:
+    """What is left of a transition: where it leads, what dormant units get, and the loss meanwhile."""
+
+    relaxation: Relaxation
+    begins: float
+    """The time of the clock."""
+    leaves: float
+    """Time after which its units leave a saddle, if they rest at one."""
+    signs: State | None
+    """Of the parameters, where the state is their logarithms."""
+    end: State
+    loss: float
+    """At the end."""
+    theta: State
+    """All units, at the end of the tail but for the time that it takes."""
+
+    @property
+    def lasts(self) -> float:
+        """Time after which nothing of it is left."""
+        slowest = self.relaxation.rates[self.relaxation.bends].min(initial=np.inf)
+        return 30.0 / slowest if np.isfinite(slowest) else 0.0
+
+    def parameters(self, time: float) -> State:
+        """Of the active units, after some time of it."""
+        r = self.relaxation
+        faded = np.where(r.bends, np.exp(-np.maximum(r.rates, 0.0) * time), 0.0)
+        rate = np.where(r.grows, -r.rates, 1.0)
+        away = np.expm1(np.minimum(rate * time, 700.0)) * r.velocity / rate
+        risen = np.where(r.grows, away, 0.0)
+        state = self.end + r.along(risen - r.over(1) * faded)
+        return state if self.signs is None else self.signs * np.exp(state)
+
+    def curve(self, time: float) -> Float[np.ndarray, "points 3"]:
+        """Time from its beginning, loss and rate, as far as the tail is seen in some time."""
+        end = min(time, self.lasts)
+        fastest = np.abs(self.relaxation.rates).max(initial=1e-300)
+        times = np.geomspace(min(0.1 / fastest, 0.5 * end), end, _SEEN) if end > 0 else np.zeros(0)
+        r = self.relaxation
+        fading = np.exp(-2 * np.outer(times, np.where(r.bends, r.rates, 0.0)))
+        left, falls = np.where(r.bends, r.over(1) * r.velocity, 0.0), r.velocity**2 * r.bends
+        return np.stack([times, self.loss + 0.5 * fading @ left, -fading @ falls], axis=1)
+
+
+def find_tail(
+    flow: Alternation,
+    theta: State,
+    relaxation: Relaxation,
+    at: Thresholds,
+    time: float,
+    real_time: bool,
+) -> Tail | None:
+    """The tail of a transition from here, if this is one.
+
+    Parameters
+    ----------
+    flow : a transition.
+    theta : parameters `(width, size)`.
+    relaxation : of its active units, here.
+    at : what a tail may leave out.
+    time : of the clock.
+    real_time : whether dormant units move meanwhile.
+    """
+    leaves = relaxation.leaves(at.leaving)
+    if leaves == 0 or not relaxation.is_settled(at.tail_error):
+        return None
+    later = -relaxation.along(relaxation.over(2))
+    end, before, offs = relaxation.start, relaxation.velocity, [1.0]
+    while offs[-1] > at.tail_rest:
+        end = end + relaxation.newton_step(before)
+        velocity, loss, got, grows = jax.device_get(_landed(flow, end, later, theta))
+        left = relaxation.in_modes(velocity)
+        offs.append(_ratio(left[relaxation.bends], relaxation.velocity))
+        if not offs[-1] <= at.tail_step * offs[-2]:  # slower than a tail, or at the last digit
+            break
+        before = left
+    off = offs[1]
+    if not (off <= at.tail_step and min(offs) <= at.tail_near):
+        return None
+    if not real_time:
+        got, grows = 0 * got, 0 * grows
+    dormant = ~np.asarray(flow.active)
+    size = norms(theta)[:, 0]
+    gets = (norms(got)[:, 0] / size)[dormant]
+    lasts = _ratio(relaxation.over(3), relaxation.over(2))
+    growth = np.abs(grows[dormant]).max(initial=0.0)
+    if not bool((gets * (off + gets + growth * lasts) <= at.tail_error).all()):
+        return None
+    moved = theta * np.exp(got / theta) if flow.sign is not None else theta + got
+    large = relaxation.kept.reshape(theta.shape)
+    still = np.asarray(flow.active)[:, None] & ~large & (flow.sign is None)
+    landed = np.where(large, flow.parameters(end), np.where(still, theta, moved))
+    return Tail(relaxation, time, leaves, flow.sign, end, float(loss), landed)
+
+
+def _ratio(small: np.ndarray, large: np.ndarray) -> float:
+    return float(np.linalg.norm(small) / max(np.linalg.norm(large), 1e-300))
+
+
+def _metric(flow: Alternation, y: State) -> State:
+    """The factors of `flow.symmetrizer`, without JAX."""
+    if flow.sign is not None:
+        return np.exp(y)
+    return np.broadcast_to(1 / np.sqrt(np.asarray(flow.problem.rates)), y.shape)
+
+
+@seldom
+def _linearized(flow: Alternation, y: Any) -> Any:
+    """Velocity and Jacobian."""
+    flat = lambda z: flow.velocity(z.reshape(y.shape)).ravel()  # noqa: E731
+    start = jnp.asarray(y).ravel()
+    return flow.velocity(jnp.asarray(y)), jax.jacfwd(flat)(start)
+
+
+@seldom
+def _landed(flow: Alternation, y: Any, direction: Any, theta: Any) -> Any:
+    """Velocity and loss where a tail leads; what units get of the residual's change, and how they grow."""
+    problem = flow.problem
+    y, theta = jnp.asarray(y), jnp.asarray(theta)
+
+    def residual(state: Any) -> Any:
+        return problem.residual(flow.only_active(flow.parameters(state)))
+
+    now, change = jax.jvp(residual, (y,), (jnp.asarray(direction),))
+    growth = jnp.sum(problem.climb(theta, now) * (theta / norms(theta) ** 2), axis=1)
+    loss = flow.active_loss(flow.parameters(y))
+    return flow.velocity(y), loss, problem.climb(theta, change), growth
