@@ -54,13 +54,16 @@ class Outlook:
 
     def has_faded(self, at: Thresholds) -> bool:
         """Nobody waits for the end, and the loss would not change."""
-        return self.last and self.fall < at.fading
+        return self.last and self.fall < at.fading and not self._taking_over(at)
 
     def is_a_tail(self, at: Thresholds, spent: int) -> bool:
         """After much work: no small unit is about to take over, and the loss would hardly change.
 
         The more was spent, the more may be left.
         """
+        return not self._taking_over(at) and self.fall < at.sliding * max(1.0, spent / at.long)
+
+    def _taking_over(self, at: Thresholds) -> bool:
+        """Whether a small unit would grow."""
         small = self.output < at.small_output * self.output.max(initial=0.0)
-        taking_over = self.growth[small].max(initial=0.0) > at.growing
-        return not taking_over and self.fall < at.sliding * max(1.0, spent / at.long)
+        return bool(self.growth[small].max(initial=0.0) > at.growing)

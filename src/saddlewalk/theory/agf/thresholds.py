@@ -56,6 +56,8 @@ class Thresholds:
     """Error, in the logarithm of a dormant unit, of taking a tail at once."""
     slow: float = 10.0
     """What changes more slowly than this times the growth of dormant units is no tail."""
+    slow_by_exponentials: float = 0.1
+    """The same for degree 2, in which what dormant units get is all that counts, and not when."""
     leaving: float = 1e-4
     """Active units have left a saddle when they are this part of themselves away."""
     dense_tail: int = 400

@@ -317,7 +317,8 @@ class Walk:
         # in any direction, not in theirs: what turns them may still be tiny
         size = norms(self.theta[~self.active])[:, 0].max(initial=0.0)
         growth = self.largest_drive.max() * size ** (self.problem.pace_degree - 2)
-        slow = self.at.slow * growth if self.real_time and not self.active.all() else 0.0
+        factor = self.at.slow if self.problem.pace_degree > 2 else self.at.slow_by_exponentials
+        slow = factor * growth if self.real_time and not self.active.all() else 0.0
         relaxation = Relaxation.of(flow, flow.state(self.theta), slow)
         tail = find_tail(flow, self.theta, relaxation, self.at, self.time, self.real_time)
         if tail is None:
