@@ -21,6 +21,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.ode.method import AbstractMethod, Step
@@ -31,6 +32,8 @@ _SAFETY = 1.25
 _FIRST_ITERATIONS = 20
 _ITERATIONS = 2
 _MOST_STAGES = 4000
+_NO_LENGTH = 1e-290
+"""A step that is there to find the velocity, and with it the stiffest direction."""
 
 
 class Chebyshev(AbstractMethod):
@@ -49,14 +52,14 @@ class Chebyshev(AbstractMethod):
         """As many as a stiff flow asks for."""
         return 500
 
-    def init(self, y: State) -> Array:
-        """Some iterations from a random direction."""
-        direction = jax.random.normal(jax.random.key(0), y.shape, dtype=y.dtype)
-        return self._power(y, direction, _FIRST_ITERATIONS)[0]
+    def init(self, y: Any) -> np.ndarray:
+        """A random direction."""
+        return np.random.default_rng(0).normal(size=y.shape)
 
     def step(self, y: State, velocity: State, h: Float[Array, ""], memory: Array) -> Step:
         """One step with as many stages as its length needs."""
-        direction, radius = self._power(y, memory, _ITERATIONS)
+        times = jnp.where(h > _NO_LENGTH, _ITERATIONS, _FIRST_ITERATIONS)
+        direction, radius = self._power(y, memory, times)
         wanted = 1 + jnp.floor(jnp.sqrt(1 + 1.54 * h * _SAFETY * radius))
         stages = jnp.clip(wanted, 2, _MOST_STAGES)
         end = self._march(self.flow.velocity, y, velocity, h, stages)
@@ -64,9 +67,9 @@ class Chebyshev(AbstractMethod):
         error = 0.8 * (y - end) + 0.4 * h * (velocity + after)
         error = jnp.where(wanted > _MOST_STAGES, jnp.inf, error)
         # a product with the Jacobian costs about two right-hand sides
-        return Step(end, after, error[None], direction, stages + 2 * _ITERATIONS)
+        return Step(end, after, error[None], direction, stages + 2 * times)
 
-    def _power(self, y: Array, direction: Array, times: int) -> tuple[Array, Array]:
+    def _power(self, y: Array, direction: Array, times: Array) -> tuple[Array, Array]:
         """Power iteration in the metric in which the Jacobian is symmetric."""
         symmetrizer = self.flow.symmetrizer(y)
 

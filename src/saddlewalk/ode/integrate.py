@@ -21,7 +21,7 @@ from saddlewalk.ode.method import AbstractMethod
 from saddlewalk.ode.rosenbrock import Rosenbrock
 from saddlewalk.ode.runge_kutta import RungeKutta
 from saddlewalk.ode.system import AbstractFlow, State
-from saddlewalk.programs import compiled, is_array, seldom
+from saddlewalk.programs import compiled, is_array
 
 METHODS: dict[str, type[AbstractMethod]] = {
     "explicit": RungeKutta,
@@ -29,8 +29,6 @@ METHODS: dict[str, type[AbstractMethod]] = {
     "stabilized": Chebyshev,
 }
 _FOREVER = 1e300
-_FIRST_STEP = 0.01
-"""The first step, over the time in which something changes e-fold."""
 _MOST_REFUSED = 4
 """Pieces without one good step after which an integration has stalled."""
 _PIECE_FLOPS = 5e8
@@ -88,9 +86,9 @@ class Integration:
             raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(METHODS)}.")
         self.method = METHODS[kind](flow)
         self.times = times
-        self.start = jnp.asarray(start)
+        self.start = np.asarray(start)
         self.length = _piece_length(self.method, self.start)
-        self.begin: Begin | None = None
+        self.begin = Begin(self.start, self.method.init(self.start), flow.context, np.zeros(()))
         self._rtol, self._max_time, self._max_steps = rtol, max_time, max_steps
         self._origin, self._taken, self._refused = 0.0, 0, 0
         self._stopped = False
@@ -115,7 +113,7 @@ class Integration:
     def accept(self, out: Any) -> Piece | None:
         """Take what a piece brought; `None` where it brought no step and is to be tried again."""
         end, time, states, contexts, saved, (kept, tried, evaluations, event) = out
-        first, self.begin = self.begin is None or self._taken == 0, end
+        first, self.begin = self._taken == 0, end
         self._taken += int(tried)
         if kept == 0 and not event and self._refused < _MOST_REFUSED:
             self._refused += (
@@ -179,11 +177,9 @@ def integrate_batch(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
 
 def _one_by_one(run: Integration) -> Callable[[], list[Any]]:
     step, look = _piece.of(run.method, run.length), _observed.of(run.method.flow)
-    first = _begin.of(run.method)(run.start)
 
     def advance() -> list[Any]:
-        begin = first if run.begin is None else run.begin
-        end, time, states, contexts, saved, counts = step(begin, *run.request())
+        end, time, states, contexts, saved, counts = step(run.begin, *run.request())
         if not run.method.flow.watches:
             saved = look(states, counts[0])
         return [(end, *jax.device_get((time, states, contexts, saved, counts)))]
@@ -196,10 +192,6 @@ def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
     moving, still = stack_arrays([run.method for run in runs])
     moving_flow, still_flow = stack_arrays([run.method.flow for run in runs])
     length = min(run.length for run in runs)
-    begins = _map_lanes(_begin_of, still, moving, stacked([run.start for run in runs]))
-    for run, begin in zip(runs, unstacked(begins, len(runs)), strict=True):
-        run.begin = begin
-
     def advance() -> list[Any]:
         begin = stacked([run.begin for run in runs])
         requests = stacked([run.request() for run in runs])
@@ -216,24 +208,12 @@ def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
 # --- what is compiled ---------------------------------------------------------------------------------------
 
 
-def _begin_of(method: AbstractMethod, y: State) -> Begin:
-    """Velocity, memory and margin at the start, and a first step by the fastest change."""
-    velocity, flow = method.flow.velocity(y), method.flow
-    fastest = jnp.max(jnp.abs(velocity) / flow.error_scale(y))
-    h = jnp.where(fastest > 0, _FIRST_STEP / jnp.where(fastest > 0, fastest, 1.0), 1.0)
-    seen = watched(flow, y, velocity)
-    known = (seen.margin, flow.context, seen.seen)
-    return Begin(y, velocity, method.init(y), *known, jnp.asarray(False), h)
-
-
 def _piece_of(
     method: AbstractMethod, begin: Begin, rtol: Any, horizon: Any, wanted: Any, *, length: int
 ) -> Any:
     """Where a piece ends, its moments, states and contexts, what was seen of them, and what it took."""
     last = run_piece(method, begin, rtol, horizon, wanted, length)
-    seen = jax.tree.map(lambda rows: rows[last.kept], last.seens)
-    known = (last.margin, last.context, seen)
-    end = Begin(last.y, last.velocity, last.memory, *known, last.fresh, last.h)
+    end = Begin(last.y, last.memory, last.context, last.h)
     counts = (last.kept, last.tried, last.evaluations, last.event)
     return end, last.times, last.states, last.contexts, last.seens, counts
 
@@ -250,7 +230,6 @@ def _observed_of(flow: AbstractFlow, states: Any, kept: Any) -> Any:
     return jax.lax.fori_loop(0, kept + 1, one, empty)
 
 
-_begin = seldom(_begin_of)
 _observed = compiled(_observed_of)
 
 

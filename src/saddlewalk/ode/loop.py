@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from saddlewalk.ode.control import relative_error, step_factor
-from saddlewalk.ode.method import AbstractMethod
+from saddlewalk.ode.method import AbstractMethod, Step
 from saddlewalk.ode.system import AbstractFlow, State, Watch
 
 _COARSE_CLOCK = 1e-10
@@ -33,6 +33,10 @@ _NARROW = 1e-13
 """Or: part of a step within which it is enclosed."""
 _BLINK = 1e-9
 """In a new context the velocity is a new one: the next step is this part of the last, and finds it."""
+_NO_LENGTH = 1e-300
+"""Length of the very first step, which finds the velocity."""
+_FIRST_STEP = 0.01
+"""Of the next one, over the time in which something changes e-fold."""
 
 
 class Bracket(NamedTuple):
@@ -100,18 +104,13 @@ class Carry(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """What a piece begins with."""
+    """What a piece begins with: its first step has no length, and finds all else."""
 
     y: State
-    velocity: State
     memory: Any
-    margin: Float[Array, ""]
-    """Infinite where it is not watched."""
     context: Any
-    seen: Any
-    """What is saved of it."""
-    fresh: Bool[Array, ""]
     h: Float[Array, ""]
+    """The step to try; 0 where nothing is known about it."""
 
 
 def run_piece(
@@ -133,27 +132,30 @@ def run_piece(
     wanted : moments that a step must hit, on the same clock.
     most : tries, at most: the room for what is kept.
     """
-    zero = jnp.zeros(())
+    zero, y = jnp.zeros(()), jnp.asarray(begin.y)
+    context = jax.tree.map(jnp.asarray, begin.context)
+    flow = method.flow.within(context)
+    seen = jax.eval_shape(lambda state: watched(flow, state, state).seen, y)
     start = Carry(
         time=zero,
-        y=begin.y,
-        velocity=begin.velocity,
-        memory=begin.memory,
-        margin=begin.margin,
-        context=begin.context,
-        fresh=begin.fresh,
-        h=begin.h,
+        y=y,
+        velocity=jnp.zeros_like(y),
+        memory=jax.tree.map(jnp.asarray, begin.memory),
+        margin=jnp.asarray(jnp.inf),
+        context=context,
+        fresh=jnp.asarray(False),
+        h=jnp.asarray(begin.h),
         error=jnp.ones(()),
-        bracket=_open(begin.margin),
-        kept=jnp.zeros((), dtype=int),
+        bracket=_open(jnp.asarray(jnp.inf)),
+        kept=jnp.full((), -1),
         tried=jnp.zeros((), dtype=int),
         evaluations=zero,
         event=jnp.asarray(False),
         coarse=jnp.asarray(False),
         times=jnp.zeros(most + 1),
-        states=jnp.zeros((most + 1, *begin.y.shape)).at[0].set(begin.y),
-        contexts=_rows(begin.context, most + 1),
-        seens=_rows(begin.seen, most + 1),
+        states=jnp.zeros((most + 1, *y.shape)),
+        contexts=_rows(context, most + 1),
+        seens=_rows(seen, most + 1),
     )
 
     def goes_on(carry: Carry) -> Bool[Array, ""]:
@@ -176,27 +178,29 @@ def _round(
 ) -> Carry:
     """Try one step, and keep it or not."""
     method = method.on(method.flow.within(carry.context))
+    first = carry.kept < 0
     stop = _next_stop(carry.time, horizon, wanted)
     locating, room = carry.bracket.encloses, stop - carry.time
     wished = jnp.minimum(carry.h, method.flow.reach)
     longest = jnp.minimum(jnp.where(carry.fresh, _BLINK * wished, wished), room)
-    h = jnp.where(locating, carry.bracket.trial, longest)
+    h = jnp.where(first, _NO_LENGTH, jnp.where(locating, carry.bracket.trial, longest))
     step = method.step(carry.y, carry.velocity, h, carry.memory)
     error = relative_error(method, carry.y, step, h, rtol)
-    exact = error <= 1
+    exact = first | (error <= 1)
     seen = watched(method.flow, step.end, step.velocity)
     bracket = _select(exact, carry.bracket.narrowed(h, seen.margin), carry.bracket)
-    happens = exact & carry.bracket.found(seen.margin, method.flow.slack)
+    happens = exact & ~first & carry.bracket.found(seen.margin, method.flow.slack)
     # an event enclosed is not passed: the step is tried again until it ends there
-    keep = exact & (happens | ((seen.margin > 0) & ~locating))
+    keep = exact & (first | happens | ((seen.margin > 0) & ~locating))
     factor = step_factor(error, carry.error, exact, method.error_order)
     at_stop = ~locating & (longest >= room)
     # a step cut short for a moment that was asked for says little about the next
     proposed = jnp.where(at_stop & exact, jnp.maximum(carry.h, h * factor), h * factor)
     longer = jnp.where(locating | (carry.fresh & exact), carry.h, proposed)
-    time = jnp.where(keep, jnp.where(at_stop, stop, carry.time + h), carry.time)
+    longer = jnp.where(first, _first_step(method.flow, carry.h, step), longer)
+    time = jnp.where(keep & ~first, jnp.where(at_stop, stop, carry.time + h), carry.time)
     row = jnp.where(keep, carry.kept + 1, len(carry.times))  # out of bounds: dropped
-    error = jnp.where(carry.fresh, carry.error, error)
+    error = jnp.where(carry.fresh | first, carry.error, error)
     now = (step.end, step.velocity, step.memory, seen.margin, error)
     before = (carry.y, carry.velocity, carry.memory, carry.margin, carry.error)
     y, velocity, memory, margin, error_kept = _select(keep, now, before)
@@ -213,10 +217,10 @@ def _round(
         error=error_kept,
         bracket=_select(keep | ((seen.margin > 0) & ~locating), _open(margin), bracket),
         kept=carry.kept + keep,
-        tried=carry.tried + 1,
+        tried=carry.tried + ~first,
         evaluations=carry.evaluations + step.evaluations,
         event=happens & seen.ends,
-        coarse=keep & (longer < _COARSE_CLOCK * time),
+        coarse=keep & ~first & (longer < _COARSE_CLOCK * time),
         times=carry.times.at[row].set(time, mode="drop"),
         states=carry.states.at[row].set(step.end, mode="drop"),
         contexts=_put(carry.contexts, row, carry.context),
@@ -238,11 +242,16 @@ def watched(flow: AbstractFlow, y: State, velocity: State) -> Watch:
     return Watch(jnp.asarray(jnp.inf), flow.context, jnp.asarray(False), ())
 
 
-def _rows(first: Any, many: int) -> Any:
-    """Room for as many trees of arrays, and the first of them in it."""
-    return jax.tree.map(
-        lambda one: jnp.zeros((many, *one.shape), one.dtype).at[0].set(one), first
-    )
+def _first_step(flow: AbstractFlow, h: Float[Array, ""], step: Step) -> Float[Array, ""]:
+    """The length that was given, or one by the fastest change."""
+    fastest = jnp.max(jnp.abs(step.velocity) / flow.error_scale(step.end))
+    by_velocity = jnp.where(fastest > 0, _FIRST_STEP / jnp.where(fastest > 0, fastest, 1.0), 1.0)
+    return jnp.where(h > 0, h, by_velocity)
+
+
+def _rows(one: Any, many: int) -> Any:
+    """Room for as many trees of arrays like this one."""
+    return jax.tree.map(lambda leaf: jnp.zeros((many, *leaf.shape), leaf.dtype), one)
 
 
 def _put(rows: Any, k: Int[Array, ""], now: Any) -> Any:

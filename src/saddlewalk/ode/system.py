@@ -5,9 +5,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
-State = Float[Array, "*shape"]
+State = Float[Array | np.ndarray, "*shape"]
 
 
 class Watch(NamedTuple):
