@@ -263,7 +263,7 @@ class Alternation(AbstractMotion):
         margin = jnp.minimum(jnp.minimum(units, resting), 1e3)
         now = jnp.maximum(margin, 0.0)
         active = (self.active & (margins.sleeping > now)) | (margins.waking <= now)
-        return Watch(margin, active, (units > now) | self.rules.stops, margins.view)
+        return Watch(margin, active, (units > now) | self.rules.stops, margins)
 
 
 class Alignment(AbstractMotion):

@@ -115,7 +115,7 @@ class Thresholds:
     first_steps: int = 32
     """Steps on a plateau before a leap in closed form is tried again; then twice as many."""
     leap_error: float = 1e-7
-    """Error, relative to its velocity, of each unit where a leap lands."""
+    """Error of each unit's velocity where a leap lands, relative to what it might be."""
     leap_checks: int = 4
     """Places along a leap at which it is checked."""
     most_leaps: int = 50

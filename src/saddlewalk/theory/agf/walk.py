@@ -84,7 +84,8 @@ class Walk:
         self.time = 0.0
         self.evaluations = 0
         self.sign = signs(problem, self.theta)
-        push = compiled.climb(problem, self.theta, compiled.residual(problem, 0 * self.theta))
+        self.residual = np.asarray(compiled.residual(problem, 0 * self.theta))
+        push = compiled.climb(problem, self.theta, self.residual)
         self.largest_drive = drives(problem, self.theta, np.asarray(push))
         if problem.units.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
@@ -255,9 +256,9 @@ class Walk:
     def _is_true(self, leap: AbstractLeap, climb: Climbs, time: float) -> bool:
         """Whether dormant units, where a leap puts them, climb as it says."""
         there = leap.after(time)
-        climbs = climb(there)
-        off = norms(climbs - leap.velocity(there))[~self.active]
-        return bool((off <= self.at.leap_error * norms(climbs)[~self.active]).all())
+        off = norms(climb(there) - leap.velocity(there))[:, 0]
+        largest = leap.fastest * norms(there)[:, 0]
+        return bool((off <= self.at.leap_error * largest)[~self.active].all())
 
     # --- transitions ----------------------------------------------------------------------------------------
 
@@ -282,7 +283,7 @@ class Walk:
                 if piece.stalled:
                     return Stopped.STALLED
                 if piece.event:
-                    margins = self._margins(self._flow(plateau=False))
+                    margins = jax.tree.map(lambda rows: rows[-1], piece.saved)
                     reached = self._reached(margins)
                     rests = not self._apply(margins, reached) and float(margins.resting) <= reached
                     if rests and self._comes_to_rest():
@@ -366,7 +367,7 @@ class Walk:
 
     def _settled(self, piece: ode.Piece, passed: float, spent: int) -> bool:
         """What still moves no longer matters."""
-        view = piece.saved
+        view = piece.saved.view
         last = self._no_utility_left(view.drive[-1])
         outlook = Outlook.of(
             np.asarray(view.loss),
@@ -458,14 +459,10 @@ class Walk:
             stops=np.asarray(plateau or not real_time),
             **{name: np.asarray(value, dtype=np.float64) for name, value in numbers.items()},
         )
-        return Alternation(
-            self.problem,
-            np.asarray(self.largest_drive.max()),
-            self.sign,
-            self.active,
-            np.asarray(compiled.residual(self.problem, self._only_active)),
-            rules,
-        )
+        if plateau:  # looked at on plateaus alone
+            self.residual = np.asarray(compiled.residual(self.problem, self._only_active))
+        drive = np.asarray(self.largest_drive.max())
+        return Alternation(self.problem, drive, self.sign, self.active, self.residual, rules)
 
     def _mix_dormant(self) -> None:
         """Turn the dormant units so that each carries a feature; nothing else changes."""
@@ -512,7 +509,7 @@ class Walk:
         for piece in pieces:
             self.theta, self.active = flow.parameters(piece.end), np.array(piece.context)
             self.evaluations += piece.evaluations
-            view = piece.saved
+            view = piece.saved.view
             time = origin + piece.time if runs else np.full(len(piece.time), origin)
             self.time = float(time[-1])
             if flow.rules.active_move:
@@ -580,7 +577,7 @@ class Walk:
         first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
         theta, place = flow.parameters(piece.states[first:]), self.record.add(rows)
         for k in range(first, len(rows)):
-            seen = (theta[k - first], piece.contexts[k], piece.saved.output[k])
+            seen = (theta[k - first], piece.contexts[k], piece.saved.view.output[k])
             self.record.add_moment(place + k, *seen)
 
     def _tolerance(self, plateau: bool) -> float:
