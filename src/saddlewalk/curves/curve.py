@@ -114,9 +114,15 @@ class LossCurve:
         fifth = 6 * (b - a) - 3 * (p + q) - c + d
         return float(a + s * (p + s * (c + s * (third + s * (fourth + s * fifth)))))
 
-    def flattest(self, start: float, end: float) -> int:
-        """Index of the point between two times where the loss changes least."""
-        inside = np.flatnonzero((self.time >= start) & (self.time <= end))
+    def flattest(
+        self, start: float, end: float, high: float = math.inf, low: float = -math.inf
+    ) -> int:
+        """Index of the point between two times, and two losses, where the loss changes least.
+
+        Times alone do not tell: at 1e30 a whole jump happens within their rounding.
+        """
+        between = (self.time >= start) & (self.time <= end)
+        inside = np.flatnonzero(between & (self.loss <= high) & (self.loss >= low))
         if len(inside) == 0:
             return int(np.argmin(np.abs(self.time - 0.5 * (start + end))))
         return int(inside[np.argmin(np.abs(self.rate[inside]))])

@@ -39,7 +39,10 @@ def read_stages(curve: LossCurve, levels: Sequence[float]) -> Reading:
     reached = next((k for k, time in enumerate(guess) if math.isnan(time)), len(guess))
     ends = [*guess[1:reached], float(curve.time[-1])][:reached]
     windows = list(zip(guess[:reached], ends, strict=True))
-    rests = [curve.flattest(a, b) for a, b in windows]
+    middles = [0.5 * (a + b) for a, b in itertools.pairwise(levels)] + [-math.inf]
+    rests = [
+        curve.flattest(*window, *middles[k : k + 2]) for k, window in enumerate(windows)
+    ]
     seen = [
         float(curve.loss[k]) if _is_plateau(curve, k, window) else math.nan
         for k, window in zip(rests, windows, strict=True)

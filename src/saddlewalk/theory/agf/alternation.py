@@ -95,6 +95,8 @@ class Margins(NamedTuple):
     resting: Float[Array, ""]
     rising: Bool[Array, " width"]
     """Whether each is far from its rest, on its way up."""
+    dozing: Bool[Array, " width"]
+    """Whether an active one is so small, and on its way up, that it might as well be dormant."""
     view: View
     """What they are judged by."""
 
@@ -144,13 +146,17 @@ class Alternation(AbstractMotion):
         size = jnp.where(rules.wakes_by_norm, norms(theta)[:, 0], part)
         waking, sleeping = self._waking(size, utility, least), self._sleeping(part, utility)
         # at rest U = B; a unit far from that still has most of its way, up or down, before it
-        on_its_way = self.active & (jnp.abs(utility) > 2 * bend)
+        rising = utility > 2 * bend
+        dozing = self.active & rising & (size < 0.5 * rules.wake)
+        awake = self.active & ~dozing
+        on_its_way = awake & (jnp.abs(utility) > 2 * bend)
         rate, drive = self.loss_rate(theta, push), drives(problem, theta, push)
         return Margins(
             waking=jnp.where(~self.active & rules.dormant_move, waking, jnp.inf),
             sleeping=jnp.where(self.active & rules.active_move, sleeping, jnp.inf),
-            resting=self._resting(theta, push, loss, on_its_way),
-            rising=utility > 2 * bend,
+            resting=self._resting(theta, push, loss, awake, on_its_way),
+            rising=rising,
+            dozing=dozing,
             view=View(loss, rate, drive, jnp.sqrt(squares)),
         )
 
@@ -190,16 +196,18 @@ class Alternation(AbstractMotion):
         theta: Parameters,
         push: Parameters,
         loss: Float[Array, ""],
+        awake: Bool[Array, " width"],
         on_its_way: Bool[Array, " width"],
     ) -> Float[Array, ""]:
         """Active units rest when they are calm beside the dormant ones that wait, or exhausted."""
         growth = growth_rates(theta, push)
         drive = drives(self.problem, theta, push) / self.rules.largest
-        waiting = jnp.any(~self.active & (drive > self.rules.idle))
+        waiting = jnp.any(~awake & (drive > self.rules.idle))
         falls = self._loss_falls(self.loss_rate(theta, push), loss, growth)
         restless = jnp.maximum(falls, self._units_move(growth, on_its_way))
         calm = jnp.where(waiting, restless, jnp.inf)  # nobody to be calm beside
-        over = jnp.minimum(self._drive_is_left(drive, waiting), self._loss_is_left(loss))
+        left = jnp.where(awake, drive, 0.0)
+        over = jnp.minimum(self._drive_is_left(left, waiting), self._loss_is_left(loss))
         distance = jnp.minimum(calm, over)
         return jnp.where(self.rules.active_move, jnp.log(jnp.maximum(distance, _TINY)), jnp.inf)
 
@@ -231,13 +239,13 @@ class Alternation(AbstractMotion):
     def _drive_is_left(
         self, drive: Float[Array, " width"], waiting: Bool[Array, ""]
     ) -> Float[Array, ""]:
-        """Largest drive of an active unit, over what counts as none: below 1 all are exhausted.
+        """Largest drive of a unit that is awake, over what counts as none: below 1 all are exhausted.
 
         While dormant units with utility wait, the residual must be right to the last digit.
         """
         last = jnp.maximum(self.rules.near, self.rules.last * self.rules.idle)
         enough = jnp.where(waiting, self.rules.near, last)
-        return jnp.max(jnp.where(self.active, drive, 0.0)) / jnp.maximum(enough, _TINY)
+        return jnp.max(drive) / jnp.maximum(enough, _TINY)
 
     @property
     def slack(self) -> Any:

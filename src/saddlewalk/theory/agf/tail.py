@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.problem import norms
-from saddlewalk.programs import seldom
+from saddlewalk.programs import compiled, seldom
 from saddlewalk.theory.agf.alternation import Alternation
 from saddlewalk.theory.agf.thresholds import Thresholds
 
@@ -231,7 +231,7 @@ def _metric(flow: Alternation, y: State) -> State:
     return np.broadcast_to(1 / np.sqrt(np.asarray(flow.problem.rates)), y.shape)
 
 
-@seldom
+@compiled
 def _linearized(flow: Alternation, y: Any) -> Any:
     """Velocity and Jacobian."""
     flat = lambda z: flow.velocity(z.reshape(y.shape)).ravel()  # noqa: E731

@@ -15,6 +15,8 @@ class Thresholds:
     # --- waking and sleeping
     wake: float = 1e-4
     """A dormant unit wakes, in real time, at this part of its output at rest: well before it is felt."""
+    wake_above_2: float = 1e-3
+    """The same for degrees above 2, in which a unit that is this large has hardly any time left."""
     sleep: float = 0.1
     """An active unit that shrinks (its utility is negative) is dormant again when its output has fallen to
     `sleep * wake * least_alignment` of the length of the residual: less than 1, so that a unit on the border

@@ -114,7 +114,7 @@ class Walk:
         length = np.asarray(compiled.feature_lengths(self.problem, self.theta))
         target = math.sqrt(2 * self.level) if self.level > 0 else 1.0
         waking = np.asarray(self._margins(self._flow(plateau=True)).waking)
-        self.active = (waking <= 0) | (length > self.at.wake * target)
+        self.active = (waking <= 0) | (length > self._wakes_at * target)
         if self.active.any():
             rising = np.asarray(self._margins(self._flow(plateau=False)).rising)
             self.settled = self.active & ~rising
@@ -300,6 +300,8 @@ class Walk:
 
     def _comes_to_rest(self) -> bool:
         """Rest, if what is left is a tail in closed form, or nothing; else go on until nearer to it."""
+        if self.real_time:
+            self.active &= ~np.asarray(self._margins(self._flow(plateau=False)).dozing)
         while True:
             if self.active.any() and self._close_tail():
                 return True
@@ -315,6 +317,8 @@ class Walk:
         if self.theta.size > self.at.dense_tail or self.problem.adaptive:
             return False
         flow = self._flow(plateau=False)
+        if float(self._margins(flow).view.loss) <= self.nothing:
+            return False
         # in any direction, not in theirs: what turns them may still be tiny
         size = norms(self.theta[~self.active])[:, 0].max(initial=0.0)
         growth = self.largest_drive.max() * size ** (self.problem.pace_degree - 2)
@@ -379,6 +383,9 @@ class Walk:
         )
         if not self.problem.smooth:
             return (last and self._goes_nowhere(piece)) or outlook.stands_on_kinks(self.at)
+        useful = view.drive[-1] > self.at.convergence * self.largest_drive
+        if (self.active & piece.saved.rising[-1] & useful).any():
+            return False
         if outlook.has_faded(self.at):
             return True
         # in Algorithm 1 the clock stands: nothing is lost when what is left is polished away
@@ -437,7 +444,7 @@ class Walk:
     def _flow(self, plateau: bool) -> Alternation:
         """The motion of this phase, from where the units are."""
         at, real_time = self.at, self.real_time
-        wake, sleep = (at.wake, at.sleep * at.wake) if real_time else (1.0, at.collapse)
+        wake, sleep = (self._wakes_at, at.sleep * self._wakes_at) if real_time else (1.0, at.collapse)
         numbers = {
             "wake": wake,
             "sleep": sleep,
@@ -537,6 +544,11 @@ class Walk:
 
     def _margins(self, flow: Alternation) -> Margins:
         return jax.device_get(_margins_of(flow, self.theta))
+
+    @property
+    def _wakes_at(self) -> float:
+        """Part of its output at rest at which a unit wakes."""
+        return self.at.wake if self.problem.pace_degree == 2 else self.at.wake_above_2
 
     @property
     def _late(self) -> float:
