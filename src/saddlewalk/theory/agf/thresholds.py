@@ -15,7 +15,7 @@ class Thresholds:
     # --- waking and sleeping
     wake: float = 1e-4
     """A dormant unit wakes, in real time, at this part of its output at rest: well before it is felt."""
-    wake_above_2: float = 1e-3
+    wake_above_2: float = 3e-4
     """The same for degrees above 2, in which a unit that is this large has hardly any time left."""
     sleep: float = 0.1
     """An active unit that shrinks (its utility is negative) is dormant again when its output has fallen to
@@ -26,6 +26,8 @@ class Thresholds:
     least_alignment: float = 0.01
     """Below this cosine between a unit and the residual, the size at rest is that at this cosine: a unit that
     points nowhere would rest at zero, and wake at once."""
+    least_alignment_above_2: float = 0.1
+    """The same for degrees above 2: a unit that points nowhere stays small for long, and nobody feels it."""
     at_event: float = 1e-6
     """Events this near, in logarithms of ratios, happen together: units that tie wake together."""
 
@@ -110,7 +112,9 @@ class Thresholds:
     """The same in a transition."""
     aligned: float = 1e-7
     """Part of a gradient that may still turn a unit that counts as aligned."""
-    stiff_after: int = 512
+    stabilized_tolerance: float = 1e-5
+    """The same for stabilized steps, of order 2: they take half as many as at 1e-6."""
+    stiff_after: int = 128
     """Explicit steps after which a smooth transition counts as stiff."""
     dense: int = 150
     """Parameters up to which stiff steps take a dense Jacobian."""

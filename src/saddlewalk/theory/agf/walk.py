@@ -276,7 +276,7 @@ class Walk:
                 if self._comes_to_rest():
                     return None
                 continue
-            tolerance, before = self._tolerance(plateau=False), taken
+            tolerance, before = self._tolerance(plateau=False, kind=kind), taken
             for piece in self._integrate(flow, kind, tolerance, patience):
                 taken += piece.steps
                 passed += float(piece.time[-1])
@@ -450,7 +450,9 @@ class Walk:
             "sleep": sleep,
             "calm": at.calm if real_time else 0.0,
             "patient": at.patient,
-            "least_alignment": at.least_alignment,
+            "least_alignment": at.least_alignment
+            if self.problem.pace_degree == 2
+            else at.least_alignment_above_2,
             "largest": np.maximum(self.largest_drive, 1e-300),
             "idle": at.convergence if plateau or real_time else at.exhausted,
             "near": self.near,
@@ -592,8 +594,10 @@ class Walk:
             seen = (theta[k - first], piece.contexts[k], piece.saved.view.output[k])
             self.record.add_moment(place + k, *seen)
 
-    def _tolerance(self, plateau: bool) -> float:
+    def _tolerance(self, plateau: bool, kind: str = "explicit") -> float:
         at = self.at
+        if kind == "stabilized":
+            return at.stabilized_tolerance
         if plateau:
             return at.plateau_tolerance if self.problem.smooth else at.kinked_plateau_tolerance
         return at.transition_tolerance if self.problem.smooth else at.kinked_transition_tolerance
