@@ -362,7 +362,8 @@ class Walk:
         """Steps that suit a transition, and how many of them are tried before stiff ones."""
         if not self.problem.smooth or self.problem.adaptive:
             return "explicit", self.at.most_steps  # the others want a symmetric Jacobian
-        return "explicit", self.at.stiff_after
+        above = self.problem.pace_degree > 2
+        return "explicit", self.at.stiff_after_above_2 if above else self.at.stiff_after
 
     @property
     def _stiff(self) -> str:
