@@ -46,8 +46,10 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
 	$(BIN)/python benchmarks/flow.py
 	$(BIN)/python benchmarks/predict.py
+	$(BIN)/python benchmarks/first_answer.py
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/agreement.py
+	$(BIN)/python benchmarks/forecasts.py
 	$(BIN)/python benchmarks/saddles.py
 	$(BIN)/python benchmarks/regimes.py
 	$(BIN)/python benchmarks/sweeps.py

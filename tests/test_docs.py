@@ -51,6 +51,7 @@ def desk(tmp_path, monkeypatch):
     np.savetxt("mine.csv", np.column_stack([x, y]), delimiter=",", header="a,b,c,y", comments="")
     np.savez("mine.npz", X=x, y=y)
     np.savez("moments.npz", Sigma_xx=np.eye(3), Sigma_yx=np.diag([3.0, 2.0, 1.0]))
+    np.savez("weights.npz", w=1e-6 * rng.normal(size=(3, 8)), a=1e-6 * rng.normal(size=(3, 3)))
     Path("mine.toml").write_text(SWEEP)
     yield tmp_path
     jax.clear_caches()  # a page compiles much that no other needs

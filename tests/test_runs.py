@@ -210,3 +210,112 @@ def test_the_command_line_speaks_of_flags():
     done = CliRunner().invoke(main, ["predict", "diagonal", "--sparsity", "9", "--dim", "3"])
     assert done.exit_code == 2
     assert "--sparsity 9 is larger than --dim 3" in done.stderr
+
+
+def halfway(setting):
+    """Options of a small run, and what its network has become before its first jump is over."""
+    options = SMALL[setting]
+    first = sw.predict(*by_hand(setting), options["scale"], method="numeric").jump_times[0]
+    path = sw.train(*by_hand(setting), options["scale"], times=[0.5 * first], max_time=first)
+    return {k: v for k, v in options.items() if k != "scale"}, path.parameters[-1]
+
+
+def test_a_start_from_a_file_is_that_of_python(tmp_path):
+    options, theta = halfway("two-layer")
+    np.savez(tmp_path / "theta.npz", theta=theta)
+    np.savez(tmp_path / "layers.npz", w=theta[:, :2], a=theta[:, 2:])
+    python = sw.predict(*by_hand("two-layer"), 1e-6, start=theta)
+    trained = sw.train(*by_hand("two-layer"), 1e-6, start=theta, max_time=3.0)
+    for name in ("theta.npz", "layers.npz"):
+        given = {**options, "start": str(tmp_path / name)}
+        told = command("predict", "two-layer", **given)
+        assert [stage["time"] for stage in told["stages"]] == python.jump_times
+        assert Run.of("two-layer", **given).predict().jump_times == python.jump_times
+        path = command("train", "two-layer", **given, max_time=3.0)
+        assert path["final_loss"] == trained.loss[-1]
+    both = command("compare", "two-layer", **given)
+    assert [stage["time"] for stage in both["predicted"]["stages"]] == python.jump_times
+    cell = one_cell("predict", "two-layer", tmp_path / "cells", **given)
+    assert cell["time_first"] == python.jump_times[0]
+    assert Run.of("two-layer", **given).to_json()["start"] == given["start"]
+
+
+def test_diagonal_weights_go_by_two_pairs_of_names(tmp_path):
+    rng = np.random.default_rng(0)
+    p, q = 0.01 * (1 + rng.uniform(size=(2, 2)))
+    u, v = (p + q) / np.sqrt(2), (p - q) / np.sqrt(2)
+    for name, arrays in (("p", {"p": p, "q": q}), ("u", {"v": v, "u": u})):
+        np.savez(tmp_path / f"{name}.npz", **arrays)
+        run = Run.of("diagonal", dim=2, sparsity=2, start=str(tmp_path / f"{name}.npz"))
+        np.testing.assert_allclose(run.weights, np.stack([p, q], 1), rtol=1e-12)
+        np.testing.assert_allclose(run.units.weights(run.weights), [u, v], rtol=1e-12)
+
+
+def test_layers_of_every_setting_fit_by_their_names(tmp_path):
+    for setting, options in SMALL.items():
+        problem = Run.of(setting, **options).problem
+        shape = problem.width, problem.size
+        theta = np.random.default_rng(0).normal(size=shape)
+        with sw.float64():
+            layers = {name: np.asarray(part) for name, part in problem.weights(theta).items()}
+        file = tmp_path / f"{setting}.npz"
+        np.savez(file, **layers)
+        np.testing.assert_array_equal(Run.of(setting, **options, start=str(file)).weights, theta)
+
+
+TOLD = "must hold theta (1, 3), or w (1, 2) and a (1, 1); it holds"
+
+
+@pytest.mark.parametrize(
+    ("file", "arrays", "options", "message"),
+    [
+        ("absent.npz", None, [], "There is no file absent.npz; --start is an .npz"),
+        ("weights.npy", None, [], "--start must be an .npz file with weights"),
+        ("text.npz", b"theta", [], "text.npz cannot be read as .npz"),
+        ("empty.npz", {}, [], f"empty.npz {TOLD} nothing."),
+        ("names.npz", {"w": np.ones((1, 2)), "b": 1.0}, [], f"{TOLD} w (1, 2) and b ()."),
+        ("part.npz", {"w": np.ones((1, 2))}, [], f"{TOLD} w (1, 2)."),
+        ("both.npz", {"theta": np.ones((1, 3)), "w": np.ones((1, 2))}, [], TOLD),
+        (
+            "wide.npz",
+            {"theta": np.ones((2, 3))},
+            [],
+            "theta in wide.npz must have shape (1, 3), not",
+        ),
+        (
+            "turned.npz",
+            {"w": np.ones((2, 1)), "a": np.ones((1, 1))},
+            [],
+            "w in turned.npz must have shape (1, 2), not (2, 1): --width",
+        ),
+        ("nan.npz", {"theta": np.full((1, 3), np.nan)}, [], "holds NaN or infinite numbers; save"),
+        ("words.npz", {"theta": np.full((1, 3), "a")}, [], "real numbers"),
+        ("complex.npz", {"theta": np.full((1, 3), 1j)}, [], "real numbers"),
+        ("object.npz", {"theta": np.full((1, 3), None)}, [], "object.npz cannot be read as .npz"),
+        ("zeros.npz", {"theta": np.zeros((1, 3))}, [], "a unit of zeros"),
+        ("good.npz", {"theta": np.ones((1, 3))}, ["--delta", "1"], "leave out --delta"),
+        ("good.npz", {"theta": np.ones((1, 3))}, ["--alpha", "2"], "leave out --alpha"),
+        ("good.npz", {"theta": np.ones((1, 3))}, ["--tau", "0.1"], "leave out --tau"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["predict", "train"])
+def test_starts_that_do_not_fit_are_refused(
+    verb, file, arrays, options, message, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    if isinstance(arrays, bytes):
+        (tmp_path / file).write_bytes(arrays)
+    elif arrays is not None:
+        np.savez(tmp_path / file, **arrays)
+    sizes = {k: v for k, v in SMALL["two-layer"].items() if k != "scale"}
+    done = CliRunner().invoke(main, [verb, "two-layer", *flags(sizes), "--start", file, *options])
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.output
+
+
+def test_equal_weights_of_a_diagonal_network_have_lost_what_decides(tmp_path):
+    np.savez(tmp_path / "uv.npz", u=[0.1, 0.5], v=[0.0, 0.5])
+    run = Run.of("diagonal", dim=2, sparsity=2, start=str(tmp_path / "uv.npz"))
+    with pytest.raises(sw.InputError, match="u and v of unit 1 are equal"):
+        run.predict()

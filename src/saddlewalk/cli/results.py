@@ -42,11 +42,12 @@ def fingerprint(file: str | Path) -> str:
 
 def provenance(config: dict[str, Any]) -> dict[str, Any]:
     """Configuration, command, data and versions behind a result."""
-    data = config.get("data")
+    data, start = config.get("data"), config.get("start")
     return {
         "configuration": config,
         "command": " ".join(["saddlewalk", *sys.argv[1:]]),
         "data_sha256": fingerprint(data) if data else None,
+        **({"start_sha256": fingerprint(start)} if start else {}),
         "versions": store.versions(),
         "written": datetime.now(UTC).isoformat(timespec="seconds"),
     }

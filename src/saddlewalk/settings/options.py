@@ -59,6 +59,12 @@ class StartOptions:
         "Overall scale, instead of `scale`: a unit's two norms multiply to tau^2.",
         same_program=True,
     )
+    start: str | None = _option(
+        None,
+        str,
+        "Weights to start from (.npz), also from the middle of a training.",
+        same_program=True,
+    )
 
     @property
     def balance(self) -> dict[str, float]:

@@ -56,6 +56,9 @@ class Run:
 
     def __post_init__(self) -> None:
         self._setting.check(dict(self.given))
+        if self.start.start is not None and self.start.balance:
+            name = next(iter(self.start.balance))
+            raise InputError(f"`start` gives the weights as they are; leave out `{name}`.")
 
     @classmethod
     def of(cls, setting: str, **options: Any) -> "Run":
@@ -108,7 +111,11 @@ class Run:
 
     @cached_property
     def weights(self) -> Any:
-        """Parameters to start from, where the balance of the layers is asked for; else `None`."""
+        """Parameters to start from, where a file or the balance of the layers is given; else `None`."""
+        if self.start.start is not None:
+            from saddlewalk.settings.weights import load_weights
+
+            return load_weights(self.start.start, self.problem)
         if not self.start.balance:
             return None
         from saddlewalk.balance import rescaled

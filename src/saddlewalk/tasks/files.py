@@ -36,7 +36,7 @@ def load_samples(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
     """
     file = Path(path)
     if file.suffix == ".npz" and file.is_file():
-        arrays = _arrays(file)
+        arrays = read_arrays(file)
         target = arrays.get("y", arrays.get("Y"))
         if "X" in arrays and target is not None:
             if len(arrays["X"]) != len(target) or len(target) == 0:
@@ -67,7 +67,7 @@ def load_encoding(path: str | Path) -> np.ndarray:
             raise InputError(f"{file} must hold numbers separated by commas: {error}.") from error
     if file.suffix != ".npz":
         raise InputError(f"{file} must end in .npz or .csv; it ends in '{file.suffix}'.")
-    arrays = _arrays(file)
+    arrays = read_arrays(file)
     if "x" not in arrays:
         raise InputError(
             f"{file} must hold the encoding as an array x; it holds {', '.join(arrays) or 'nothing'}."
@@ -75,7 +75,13 @@ def load_encoding(path: str | Path) -> np.ndarray:
     return arrays["x"]
 
 
-def _arrays(file: Path) -> dict[str, np.ndarray]:
+def read_arrays(file: Path) -> dict[str, np.ndarray]:
+    """The arrays of an .npz by name; nothing in it is unpickled.
+
+    Parameters
+    ----------
+    file : the file.
+    """
     try:
         with file.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
@@ -92,7 +98,7 @@ def _unreadable(file: Path) -> InputError:
 
 
 def _from_npz(file: Path) -> Samples | Moments:
-    arrays = _arrays(file)
+    arrays = read_arrays(file)
     if "Sigma_xx" in arrays and "Sigma_yx" in arrays:
         return from_moments(
             arrays["Sigma_xx"], arrays["Sigma_yx"], arrays.get("Sigma_yy"), name=file.stem

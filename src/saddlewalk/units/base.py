@@ -79,6 +79,10 @@ class AbstractUnits(eqx.Module):
     outgoing: ClassVar[str | None] = None
     """The weights v that the output is linear in; `None`: the last of `layers`."""
 
+    known_as: ClassVar[tuple[str, ...]] = ()
+    """Names of a unit's weights where its parameters are others, one for each of `layers`, which `renamed`
+    makes of them."""
+
     linear_outgoing: ClassVar[bool | None] = None
     """Whether it is linear in them, as it should be; `None`: found by trying."""
 
@@ -127,6 +131,15 @@ class AbstractUnits(eqx.Module):
         weights : the weights of this unit by name, with the shapes that `layers` gives.
         x : the input as this unit sees it.
         """
+
+    def renamed(self, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Weights by the names of `known_as` as those of `layers`; `(width, ...)` both.
+
+        Parameters
+        ----------
+        weights : one array a name of `known_as`.
+        """
+        return dict(weights)
 
     def count(self, inputs: int) -> int:
         """How many units there are."""

@@ -40,6 +40,7 @@ class Diagonal(AbstractUnits):
     multiplicative: ClassVar[bool] = True
     linear_outgoing: ClassVar[bool | None] = False
     hidden: ClassVar[tuple[str, ...]] = ()  # each unit has a coordinate of its own
+    known_as: ClassVar[tuple[str, ...]] = ("u", "v")
 
     @classmethod
     def example(cls) -> tuple["Diagonal", int, int]:
@@ -103,6 +104,19 @@ class Diagonal(AbstractUnits):
             math.sqrt(self.rate_u / 2) * (p + q),
             math.sqrt(self.rate_v / 2) * (p - q),
         )
+
+    def renamed(self, weights: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The parameters (p, q) behind the weights (u, v)."""
+        u, v = weights["u"] / math.sqrt(self.rate_u), weights["v"] / math.sqrt(self.rate_v)
+        p, q = (u + v) / math.sqrt(2), (u - v) / math.sqrt(2)
+        lost = np.flatnonzero((p == 0) | (q == 0))
+        if lost.size:
+            raise InputError(
+                f"u and v of unit {lost[0]} are equal up to their sign, to the last digit: what decides "
+                "about it is lost to rounding. Give p = (u + v)/sqrt(2) and q = (u - v)/sqrt(2) instead; "
+                "2 p q = u^2 - v^2 is what it was at the start."
+            )
+        return {"p": p, "q": q}
 
     def coefficients(self, theta: Float[Array | np.ndarray, "... size"]) -> Any:
         """The regression coefficients beta = u v."""
