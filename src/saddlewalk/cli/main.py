@@ -1,6 +1,9 @@
 """The command line: one thin command a verb. JAX is imported only when a command computes."""
 
 import json
+import os
+import platform
+from pathlib import Path
 from typing import Any
 
 import click
@@ -41,6 +44,23 @@ def main() -> None:
 
     Start with:  saddlewalk compare diagonal --out results/first
     """
+    _keep_programs()
+
+
+def _keep_programs() -> None:
+    """Let JAX keep what it compiles, so that the next command need not; it is imported later.
+
+    Each machine has a folder of its own, since programs are made for its processor. Whoever has set JAX's own
+    variable is left alone; an empty one keeps nothing.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "saddlewalk"
+    wanted = {
+        "JAX_COMPILATION_CACHE_DIR": str(cache / "programs" / platform.node()),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.02",
+        "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+    }
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        os.environ.update(wanted)
 
 
 @main.command()
