@@ -226,17 +226,23 @@ def longest(leap: AbstractLeap) -> float:
     return _MOST_GROWTH / max(float(np.max(leap.fastest)), 1e-300)
 
 
-def _steepest(flow: Alternation, theta: Weights) -> float:
-    """About the largest drive that any direction has against this residual: some steps up from here."""
-    climb, power = climb_of(flow.problem, np.asarray(flow.residual)), flow.problem.pace_degree - 1
-    probes = np.random.default_rng(0).normal(size=theta.shape)
-    steepest = 0.0
+def steepest(problem: Problem, residual: Float[np.ndarray, "..."]) -> float:
+    """About the largest drive that a unit of any direction has against a residual: some steps up from anywhere.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    residual : what they climb against.
+    """
+    climb, power = climb_of(problem, residual), problem.pace_degree - 1
+    probes = np.random.default_rng(0).normal(size=(problem.width, problem.size))
+    largest = 0.0
     for _ in range(4):
         probes = climb(_PROBED * probes / norms(probes))
         sizes = norms(probes)
-        steepest = max(steepest, float(sizes.max()) / _PROBED**power)
+        largest = max(largest, float(sizes.max()) / _PROBED**power)
         probes = np.where(sizes > 0, probes, 1.0)
-    return max(steepest, 1e-300)
+    return max(largest, 1e-300)
 
 
 class Climb(AbstractFlow):
@@ -270,7 +276,7 @@ class Climb(AbstractFlow):
         degree = flow.problem.pace_degree
         logs = (degree - 2) * np.log(norms(theta))[~flow.active]
         first = float(np.logaddexp.reduce(logs.ravel()))
-        most = _GROWTH * drive / ((degree - 1) * _steepest(flow, theta))
+        most = _GROWTH * drive / ((degree - 1) * steepest(flow.problem, np.asarray(flow.residual)))
         numbers = (first, drive, horizon * math.exp(first) * drive, most)
         return cls(flow, *(np.asarray(value, dtype=np.float64) for value in numbers))
 

@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from saddlewalk.curves import LossCurve, Stage, find_jumps, turned_on
+from saddlewalk.curves import LossCurve, Stage, Stopped, find_jumps, turned_on
 from saddlewalk.curves.jumps import jump_between
 from saddlewalk.curves.stages import acceleration
 from saddlewalk.problem import Problem
@@ -37,6 +37,8 @@ from saddlewalk.units import AbstractUnits, Dense
 
 _LEAST_DROP = 1e-6
 """A step of the loss below this part of the first loss is no stage."""
+_LEFT = 0.01
+"""Utility left at the end, as a part of that at the start, that is worth a word."""
 _RISING = 1.5
 """A fall that becomes this much faster after the start is a stage to come, and not the end of one."""
 
@@ -120,7 +122,7 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
         return Outcome(
             stages=stages,
             stopped=stopped,
-            assumptions=(_separate(walk, curve),),
+            assumptions=(_separate(walk, curve), _complete(walk, stopped)),
             curve=(curve.time, curve.loss),
             initial_loss=float(curve.loss[0]),
         )
@@ -147,6 +149,18 @@ def _separate(walk: Walk, curve: LossCurve) -> Assumption:
         early == 0,
         part,
         "0 for a staircase; towards 1 it is a slide, which only real time follows",
+    )
+
+
+def _complete(walk: Walk, stopped: Stopped) -> Assumption:
+    """An early end is told: there is something to learn that no unit of this network will, or not soon."""
+    left = walk.left if stopped is not Stopped.LIMIT else math.nan
+    return Assumption(
+        "nothing left: utility that a new unit would find at the end, as a part of that at the start",
+        not left > _LEFT,
+        None if math.isnan(left) else left,
+        "near 0; else a wider network would learn more, or these units may leave a saddle, at a time "
+        "that is below rounding",
     )
 
 

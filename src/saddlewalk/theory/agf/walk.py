@@ -43,7 +43,7 @@ from saddlewalk.programs import seldom
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules
-from saddlewalk.theory.agf.plateau import AbstractLeap, Climb, Climbs, climb_of, leap_of, longest
+from saddlewalk.theory.agf.plateau import AbstractLeap, Climb, Climbs, climb_of, leap_of, longest, steepest
 from saddlewalk.theory.agf.record import Moment, Record
 from saddlewalk.theory.agf.settling import Outlook
 from saddlewalk.theory.agf.tail import Relaxation, Tail, find_tail
@@ -126,6 +126,15 @@ class Walk:
         stopped = self._alternate()
         self._end_tail(self.max_time)
         return stopped
+
+    @property
+    def left(self) -> float:
+        """Utility that a new unit would find now, as a part of what one finds at the start."""
+        now, start = (
+            steepest(self.problem, np.asarray(compiled.residual(self.problem, theta)))
+            for theta in (self._only_active, 0 * self.theta)
+        )
+        return now / start
 
     def _alternate(self) -> Stopped:
         if self.begun:

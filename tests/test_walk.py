@@ -1,0 +1,229 @@
+"""The walk of AGF: plateaus and tails in closed form against other integrators, every scale, any state."""
+
+import jax
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import saddlewalk as sw
+from saddlewalk import ode
+from saddlewalk.precision import in_float64
+from saddlewalk.problem import Problem, compiled
+from saddlewalk.theory.agf.plateau import Climb
+from saddlewalk.theory.agf.tail import Relaxation, find_tail
+from saddlewalk.theory.agf.thresholds import Thresholds
+from saddlewalk.theory.agf.walk import Walk
+
+
+def teacher(power):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(80, 3))
+    y = 2 * (x @ [1.0, 0.0, 0.0]) ** power - (x @ [0.0, 0.8, 0.6]) ** power
+    return sw.tasks.from_arrays(x, y)
+
+
+TASKS = {
+    "diagonal": (
+        sw.tasks.sparse_regression(samples=60, dim=6, sparsity=4),
+        sw.units.Diagonal(),
+    ),
+    "linear": (sw.tasks.linear_map(4, 3), sw.units.Dense(4, "linear")),
+    "attention": (sw.tasks.in_context_regression([4, 2, 1], 16), sw.units.LinearAttention(4)),
+    "quadratic": (teacher(2), sw.units.Dense(3, "quadratic")),
+    "cubic": (teacher(3), sw.units.Dense(3, "cubic")),
+}
+
+
+# --- plateaus above degree 2 --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["attention", "quadratic", "cubic"])
+@in_float64
+def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
+    """dtheta/dt = grad U against the frozen residual, by SciPy's eighth-order steps."""
+    problem = Problem(*TASKS[name])
+    theta = np.asarray(problem.initialize(0.05, 1))
+    walk = Walk(problem, theta, real_time=True)
+    flow = walk._flow(plateau=True)
+    horizon = 0.5 / (problem.degree * walk.largest_drive.max() * 0.05 ** (problem.degree - 2))
+    climb = Climb.of(flow, theta, float(walk.largest_drive.max()), horizon)
+    *_, last = ode.integrate(
+        climb, climb.state(theta), kind="explicit", rtol=1e-9, times=np.zeros(0)
+    )
+    time = climb.unit * float(last.end[0, -1])
+    residual = compiled.residual(problem, 0 * theta)
+    exact = solve_ivp(
+        lambda t, th: np.asarray(compiled.climb(problem, th.reshape(theta.shape), residual)).ravel(),
+        (0.0, time),
+        theta.ravel(),
+        method="DOP853",
+        rtol=1e-11,
+        atol=1e-14,
+    ).y[:, -1]
+    assert time == pytest.approx(horizon, rel=1e-5)
+    np.testing.assert_allclose(
+        climb.parameters(last.end), exact.reshape(theta.shape), rtol=0, atol=2e-8
+    )
+
+
+# --- tails --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["diagonal", "attention"])
+@in_float64
+def test_a_tail_is_where_the_flow_goes(name):
+    """Active units, and what dormant ones get meanwhile, against SciPy from the same point to rest."""
+    task, units = TASKS[name]
+    problem, scale = Problem(task, units), 1e-3
+    stairs = sw.predict(task, units, scale, method="numeric")
+    # some relaxation times after the first jump
+    path = sw.train(task, units, scale, times=[stairs.jump_times[0] * 1.08])
+    theta = np.asarray(path.parameters[-1])
+    walk = Walk(problem, theta, real_time=True)
+    walk.active = compiled.feature_lengths(problem, theta) > 0.1
+    flow = walk._flow(plateau=False)
+    relaxation = Relaxation.of(flow, flow.state(theta), slow=0.0)
+    at = Thresholds(tail_error=1e-2, tail_step=0.2)
+    tail = find_tail(flow, theta, relaxation, at, 0.0, True)
+    assert tail is not None
+    velocity = jax.jit(flow.velocity)
+
+    def moved(time):
+        found = solve_ivp(
+            lambda t, y: np.asarray(velocity(y.reshape(theta.shape))).ravel(),
+            (0.0, time),
+            np.asarray(flow.state(theta)).ravel(),
+            method="LSODA",
+            rtol=1e-10,
+            atol=1e-13,
+        )
+        return np.asarray(flow.parameters(found.y[:, -1].reshape(theta.shape)))
+
+    relaxed = 6 / relaxation.rates[relaxation.bends].min()
+    awake = np.asarray(walk.active)
+    start, end = theta[awake], moved(relaxed)[awake]
+    way = np.abs(end - start).max()
+    np.testing.assert_allclose(tail.parameters(relaxed)[awake], end, rtol=0, atol=0.05 * way)
+    assert tail.loss == pytest.approx(
+        float(compiled.loss(problem, np.where(awake[:, None], moved(5 * relaxed), 0))), rel=1e-6
+    )
+    # dormant units: what is left when the same time against the residual of rest is taken back
+    still = np.where(awake[:, None], moved(5 * relaxed), 0.0)
+    residual = compiled.residual(problem, still)
+    back = solve_ivp(
+        lambda t, th: -np.asarray(
+            compiled.climb(problem, th.reshape(theta.shape), residual)
+        ).ravel(),
+        (0.0, relaxed),
+        moved(relaxed).ravel(),
+        method="LSODA",
+        rtol=1e-11,
+        atol=1e-16,
+    ).y[:, -1].reshape(theta.shape)
+    got, expected = tail.theta[~awake] - theta[~awake], back[~awake] - theta[~awake]
+    np.testing.assert_allclose(got, expected, rtol=0, atol=0.15 * np.abs(expected).max())
+
+
+# --- every scale --------------------------------------------------------------------------------------------
+
+SCALES = (1e-1, 1e-3, 1e-6, 1e-12, 1e-30, 1e-60, 1e-90, 1e-130)
+
+
+def staircases(name):
+    task, units = TASKS[name]
+    smallest = 1e-90 if name == "cubic" else 1e-130
+    return {
+        scale: sw.predict(task, units, scale, method="numeric")
+        for scale in SCALES
+        if scale >= smallest
+    }
+
+
+@pytest.mark.parametrize("name", ["attention", "quadratic", "cubic"])
+def test_stages_of_degree_above_2_scale_with_the_start(name):
+    """Units of degree kappa have only one unit of time, alpha^(2 - kappa): at every small scale the same
+    staircase; and at 1e-3 it is that of gradient flow."""
+    degree = 4 if name == "cubic" else 3
+    found = staircases(name)
+    path = sw.train(*TASKS[name], 1e-3)
+    report = sw.compare(found[1e-3], path)
+    assert report.order
+    assert len(path.stages) == len(found[1e-3])
+    assert max(report.time_error) < 1e-4
+    reference = np.array(found[1e-12].jump_times) * 1e-12 ** (degree - 2)
+    for scale, stairs in found.items():
+        assert [s.learned for s in stairs] == [s.learned for s in found[1e-3]]
+        if scale <= 1e-6:
+            times = np.array(stairs.jump_times) * scale ** (degree - 2)
+            np.testing.assert_allclose(times, reference, rtol=2e-5)
+            np.testing.assert_allclose(
+                stairs.loss_levels, found[1e-12].loss_levels, atol=1e-5 * stairs.initial_loss
+            )
+
+
+def test_diagonal_networks_at_every_scale():
+    """Against the limit process, whose order is exact and whose clock is log(1/alpha)."""
+    task, units = TASKS["diagonal"]
+    limit = sw.predict(task, units, 1e-130, method="limit")
+    order = [s.units for s in limit.stages if s.units]
+    for scale, stairs in staircases("diagonal").items():
+        names = [unit for s in stairs for unit in s.units]
+        assert sorted(names) == sorted(unit for units_on in order for unit in units_on)
+        if scale <= 1e-12:
+            assert [s.units for s in stairs] == order
+            clock = np.array(stairs.jump_times) / -np.log(scale)
+            exact = [s.time / -np.log(1e-130) for s in limit.stages if s.units]
+            np.testing.assert_allclose(clock, exact, rtol=3 / -np.log(scale))
+
+
+def test_linear_networks_at_every_scale():
+    """Times are affine in log(1/alpha), for every mode, with the slope of the limit; below 1e-12 gradient
+    flow in float64 would lose the small modes in the rounding of the large ones."""
+    found = staircases("linear")
+    modes = [s.feature["index"] for s in found[1e-12]]
+    assert modes == [0, 1, 2]
+    small = {scale: stairs for scale, stairs in found.items() if scale <= 1e-12}
+    for stairs in small.values():
+        assert [s.feature["index"] for s in stairs] == modes
+    logs = -np.log(list(small))
+    for times in np.transpose([stairs.jump_times for stairs in small.values()]):
+        slope = np.diff(times) / np.diff(logs)
+        np.testing.assert_allclose(slope, slope[-1], rtol=1e-3)
+
+
+def test_an_early_end_is_told():
+    """Two units cannot learn three components: the list is short, and the assumption says why."""
+    task = sw.tasks.in_context_regression([4, 2, 1], 16)
+    few, enough = (
+        sw.predict(task, sw.units.LinearAttention(width), 1e-3, method="numeric")
+        for width in (2, 4)
+    )
+    told = {
+        len(stairs): next(a for a in stairs.assumptions if a.name.startswith("nothing left"))
+        for stairs in (few, enough)
+    }
+    assert not told[2].holds
+    assert told[2].value > 0.01
+    assert told[3].holds
+
+
+# --- from any state -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "scale"), [("diagonal", 1e-6), ("attention", 1e-3)])
+def test_what_is_left_of_a_training_is_predicted_from_its_middle(name, scale):
+    """Weights at 30, 50 and 70% of each plateau of gradient flow: the first stage is the next to come."""
+    task, units = TASKS[name]
+    path = sw.train(task, units, scale)
+    jumps = [stage.time for stage in path.stages]
+    moments = [
+        (k, a + part * (b - a))
+        for k, (a, b) in enumerate(zip([0.0, *jumps[:-1]], jumps, strict=True))
+        for part in (0.3, 0.5, 0.7)
+    ]
+    dense = sw.train(task, units, scale, times=[now for _, now in moments])
+    for (k, now), theta in zip(moments, dense.parameters, strict=True):
+        stairs = sw.predict(task, units, scale, start=theta)
+        assert len(stairs) == len(jumps) - k
+        left = np.array(jumps[k:]) - now
+        np.testing.assert_allclose(stairs.jump_times, left, rtol=2e-3)
