@@ -146,10 +146,11 @@ def _staircase(
         degree=problem.degree,
         eta=eta,
         initial_loss=initial,
-        stages=tuple(replace(s, time_accelerated=s.time / eta) for s in outcome.stages),
+        stages=tuple(stage.accelerated(eta) for stage in outcome.stages),
         stopped=outcome.stopped,
         assumptions=(*audit, *outcome.assumptions),
         references=references,
+        expected_error=outcome.expected_error,
         curve=None if curve is None else (tuple(curve[0].tolist()), tuple(curve[1].tolist())),
         _problem=problem,
     )
