@@ -312,7 +312,9 @@ class Climb(AbstractFlow):
         weight = jnp.where(dormant, jnp.exp(power - total), 0.0) / self.drive
         grows = jnp.sum(direction * climb, axis=1, keepdims=True)
         time = jnp.broadcast_to(jnp.exp(self.first - total), grows.shape)
-        return jnp.concatenate([weight * (climb - grows * direction), weight * grows, time], axis=1)
+        return jnp.concatenate(
+            [weight * (climb - grows * direction), weight * grows, time], axis=1
+        )
 
     def error_scale(self, y: Array) -> Array:
         """Directions and logarithms have none; time is measured by what has passed."""

@@ -1,7 +1,8 @@
 r"""Diagonal linear networks (section 3, appendix C): every coefficient is one unit.
 
-`paper` has the formulas as printed, Eq 31 to 37 and Algorithm 2, in accelerated time; `finite_scale` the steps
-of gradient flow from a finite scale, in time; both walk down the same least squares (`regression`).
+`paper` has the formulas as printed, Eq 31 to 37 and Algorithm 2, in accelerated time; `finite_scale` the
+steps of gradient flow from a finite scale, in time; both walk down the same least squares (`regression`), and
+`accuracy` says how far off they are.
 """
 
 from saddlewalk.theory.diagonal.finite_scale import Transition as Transition

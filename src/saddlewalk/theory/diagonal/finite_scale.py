@@ -1,34 +1,34 @@
-r"""Jumps of a diagonal network at finite scale: :math:`\dot s = -g(\beta)`, :math:`\beta = \alpha^2 \sinh 2s`.
+r"""Diagonal networks at finite scale: :math:`\dot s = -g(\beta)`, :math:`\beta = \alpha^2 \sinh 2s`.
 
-The paper calls a unit active when its norm is 1 and lets the others wait meanwhile. Here a unit rises to its own
-rest, and what the others feel of it is exact up to the overlap of two jumps.
+The paper calls a unit active when its norm is 1 and lets the others wait meanwhile. Here a unit rises to
+its own rest, and what the others feel of it is exact up to the overlap of two jumps.
 
 A plateau. The gradient g is frozen and s moves linearly. Unit i, if it woke next, would go to the rest
-:math:`\beta_i = -g_i / h_i`, where :math:`h_i` is the squared length of its column after the active columns A are
-projected out (the Schur complement). If the active ones follow at once, it rises logistically at rate
-:math:`2|g_i|`, and is in the middle when the line that s followed on the plateau reaches
+:math:`\beta_i = -g_i / h_i`, where :math:`h_i` is the squared length of its column after the active
+columns are projected out (the Schur complement). If the active ones follow at once, it rises logistically
+at the rate :math:`2|g_i|`, and is in the middle when the line that s followed on the plateau reaches
 :math:`s_i^* = \frac12 \sinh^{-1}(\beta_i / \alpha^2)`. The first to get there is the next.
 
-A transition. Let B be the active columns and the new one, and :math:`\beta \to \beta'`. Since
-:math:`g - g' = X^\top X_B (\beta - \beta')_B`, and :math:`\int g = -\Delta s` in B, where s is known before and after,
+A transition. Let B be the active columns and the new one, and :math:`\beta \to \beta'`. In B s is known
+before and after, and :math:`\int g = -\Delta s`. Since :math:`g - g' = X^\top X_B (\beta - \beta')_B`,
 
 .. math::
 
     I = \int (\beta' - \beta)_B \, dt = (X_B^\top X_B)^{-1} \Delta s_B, \qquad
     s_k \leftarrow s_k - g'_k t + x_k^\top X_B I
 
-for every dormant k, however slowly the active units follow. The prediction has then made its step at the mean time
+for every dormant k, however slowly the active units follow. The prediction has made its step at the mean
+time
 
 .. math:: \tau = \frac{\Delta\beta^\top \Delta s}{|X_B \Delta\beta|^2}.
 
-Of a unit that returns to dormancy (sign constraint, Eq 5) :math:`s` stays at its wall until then, and moves with g'
-from then on.
+A unit that returns to dormancy (sign constraint, Eq 5) keeps the s of its wall until then, and moves with
+g' from then on.
 
-The loss above the new level is :math:`(1 - \beta_i(t)/\beta_i)^2` of the step: it passes the middle of the step
-:math:`\log(1 + \sqrt2) / 2|g_i|` before the unit passes the middle of its rise.
+The loss above the new level is :math:`(1 - \beta_i(t)/\beta_i)^2` of the step: it passes the middle of
+the step :math:`\log(1 + \sqrt2) / 2|g_i|` before the unit passes the middle of its rise.
 """
 
-import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -37,9 +37,11 @@ from jaxtyping import Float, Int
 
 from saddlewalk.curves import Stopped
 from saddlewalk.theory.diagonal.regression import Regression, Vector
+from saddlewalk.theory.merging import HALF_WAY
 
-HALF_WAY = math.log(1 + math.sqrt(2))
-"""The loss passes the middle of a step so many e-folds before the unit passes the middle of its rise."""
+_FOLLOW = 1.0
+"""E-folds by which active units may delay a step that they must follow; if they are slower still, they have
+not done so when the next one comes."""
 _TIE = 1e-12
 """Units whose turns are closer than this, relatively, wake together."""
 _DEPENDENT = 1e-10
@@ -67,14 +69,14 @@ class Transition:
 class Columns(NamedTuple):
     """The columns of a design that are in use, as an orthonormal basis times a triangle."""
 
-    index: Int[np.ndarray, " active"]
+    units: Int[np.ndarray, " active"]
     basis: Float[np.ndarray, "n rank"]
     triangle: Float[np.ndarray, "rank active"]
 
     @classmethod
-    def of(cls, design: Float[np.ndarray, "n d"], index: Int[np.ndarray, " active"]) -> "Columns":
+    def of(cls, design: Float[np.ndarray, "n d"], units: Int[np.ndarray, " active"]) -> "Columns":
         """These columns, in this order."""
-        return cls(index, *np.linalg.qr(design[:, index]))
+        return cls(units, *np.linalg.qr(design[:, units]))
 
     @property
     def independent(self) -> bool:
@@ -122,16 +124,7 @@ def finite_sequence(
     scale : alpha, where p = q = alpha at the start.
     most : steps after which to stop.
     """
-    none, nobody = np.zeros(regression.design.shape[1]), np.zeros(0, dtype=int)
-    plateau = Plateau(
-        time=0.0,
-        seen=0.0,
-        beta=none,
-        gradient=regression.gradient(none),
-        s=none,
-        lengths=regression.lengths**2,
-        order=nobody,
-    )
+    plateau = first_plateau(regression)
     found: list[Transition] = []
     while len(found) < most:
         if not plateau.gradient.any():
@@ -140,6 +133,25 @@ def finite_sequence(
         step, plateau = _transition(regression, scale, plateau)
         found.append(step)
     return found, Stopped.LIMIT
+
+
+def first_plateau(regression: Regression) -> Plateau:
+    """All units dormant, at time 0.
+
+    Parameters
+    ----------
+    regression : the least squares.
+    """
+    none = np.zeros(regression.design.shape[1])
+    return Plateau(
+        time=0.0,
+        seen=0.0,
+        beta=none,
+        gradient=regression.gradient(none),
+        s=none,
+        lengths=regression.lengths**2,
+        order=np.zeros(0, dtype=int),
+    )
 
 
 def turns(plateau: Plateau, scale: float) -> Vector:
@@ -185,13 +197,17 @@ def _transition(
     s = np.where(now, depth(beta, scale), before.s)
     moved = (s - before.s + np.where(now, 0.0, gradient * max(first, 0.0)))[order]
     change = (beta - before.beta)[order]
-    effect = columns.triangle @ change
+    step = float(np.sum((columns.triangle @ change) ** 2))
+    rate = 2 * float(np.abs(before.gradient[hit]).max())
+    late = float(change @ moved) / step - first
+    follow = now[order] & (before.beta != 0)[order]
+    slow = rate * float(change[follow] @ moved[follow]) / step
+    moved[follow] *= min(1.0, _FOLLOW / max(slow, _FOLLOW))
     # a unit beyond its rest takes its step at once: nothing turns back in time
-    tau = max(float(change @ moved / (effect @ effect)), 0.0)
+    tau = max(float(change @ moved) / step, 0.0)
     felt = columns.basis @ (columns.triangle @ columns.over_gram(moved))
     drift = regression.design.T @ felt - gradient * tau
     drift[order] = 0.0
-    rate = 2 * float(np.abs(before.gradient[hit]).max())
     after = Plateau(
         time=before.time + tau,
         seen=max(before.time + tau - HALF_WAY / rate, before.seen),
@@ -202,7 +218,7 @@ def _transition(
         order=order[now[order]],
     )
     later = float(np.min(waits[~hit], initial=np.inf)) - first
-    return _step(before, after, rate, later if hit.sum() == 1 else 0.0, tau - first), after
+    return _step(before, after, rate, later if hit.sum() == 1 else 0.0, late), after
 
 
 def _step(before: Plateau, after: Plateau, rate: float, later: float, delay: float) -> Transition:
@@ -226,7 +242,7 @@ def _rest(regression: Regression, columns: Columns, sign: Vector) -> Vector:
     from scipy.linalg import solve_triangular
 
     beta = np.zeros_like(sign)
-    beta[columns.index] = solve_triangular(columns.triangle, columns.basis.T @ regression.target)
+    beta[columns.units] = solve_triangular(columns.triangle, columns.basis.T @ regression.target)
     return beta if (np.sign(beta) == sign).all() else regression.minimize(sign)
 
 
@@ -235,7 +251,7 @@ def _lengths(
 ) -> Vector:
     """Lengths beside the active columns: where none fell asleep, less by the directions of the new ones."""
     design, whole = regression.design, regression.lengths**2
-    if columns.independent and len(active) == len(columns.index):
+    if columns.independent and len(active) == len(columns.units):
         beside, basis = before.lengths, columns.basis[:, len(before.order) :]
     else:
         beside, basis = whole, Columns.of(design, active).basis

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
+from jaxtyping import Float
 
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.errors import InputError
@@ -21,6 +22,8 @@ from saddlewalk.theory.merging import merged
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Diagonal
 
+_BLOCK = 1_000
+"""Columns whose cosines with all others are held at once."""
 _MOST_UNITS = 2_000
 """Real-time AGF answers within seconds up to so many units."""
 
@@ -70,19 +73,20 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
         self._check(dormant=True)
         regression, clock = self.regression, self._clock
         steps, stopped = finite_sequence(regression, self.initial)
-        stages = [_stage(step, regression, 1 / clock) for step in steps]
+        listed = [_stage(step, regression, 1 / clock) for step in steps]
+        stages = merged(listed, [step.rate * clock for step in steps], self._initial_loss)
         return Outcome(
-            stages=merged(stages, [step.rate * clock for step in steps], self._initial_loss),
+            stages=stages,
             stopped=stopped,
             assumptions=(_clear_order(steps, self.initial),),
             eta=self._eta,
             initial_loss=self._initial_loss,
-            expected_error=expected_error(steps, self._initial_loss, regression),
+            expected_error=expected_error(stages, steps, self._initial_loss),
         )
 
     @cached_property
     def paper(self) -> Outcome:
-        """AGF at finite scale as printed: a unit is active from norm 1, and the others wait for it to rest."""
+        """AGF at finite scale as printed: a unit is active from norm 1, and the others wait meanwhile."""
         self._check(dormant=True)
         jumps, stopped = agf_sequence(self.regression, self._eta)
         return self._accelerated(jumps, stopped, self._eta, merge=False)
@@ -103,15 +107,16 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
     ) -> Outcome:
         """Jumps in accelerated time as stages in time."""
         regression, clock = self.regression, self._clock
-        stages = [_stage(jump, regression, eta / clock) for jump in jumps]
-        rates = [jump.rate * clock for jump in jumps]
+        stages = tuple(_stage(jump, regression, eta / clock) for jump in jumps)
+        if merge:
+            stages = merged(stages, [jump.rate * clock for jump in jumps], self._initial_loss)
         return Outcome(
-            stages=merged(stages, rates, self._initial_loss) if merge else tuple(stages),
+            stages=stages,
             stopped=stopped,
             assumptions=(_order_one(jumps, self.initial), _clear_order(jumps, self.initial)),
             eta=eta,
             initial_loss=self._initial_loss,
-            expected_error=distance_of_limit(jumps, self.initial),
+            expected_error=distance_of_limit(stages, jumps, self._initial_loss, eta),
         )
 
     @property
@@ -150,10 +155,7 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:
         """General position and a small start; the methods add what depends on their jumps."""
-        design = self.regression.design
-        columns = design / np.linalg.norm(design, axis=0)
-        cosine = np.abs(columns.T @ columns) - np.eye(columns.shape[1])
-        closest = float(cosine.max()) if cosine.size > 1 else 0.0
+        closest = _largest_cosine(self.regression.design / self.regression.lengths)
         norm = self.start.norm
         return (
             Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
@@ -179,6 +181,16 @@ def _stage(jump: Jump | Transition, regression: Regression, unit_of_time: float)
             "sign": int(np.sign(jump.beta[lead])) if jump.on else 0,
         },
     )
+
+
+def _largest_cosine(columns: Float[np.ndarray, "n d"]) -> float:
+    """Of two of these columns of length one; block by block, since all cosines may not fit into memory."""
+    largest = 0.0
+    for first in range(0, columns.shape[1], _BLOCK):
+        cosine = np.abs(columns[:, first : first + _BLOCK].T @ columns[:, first:])
+        np.fill_diagonal(cosine, 0.0)
+        largest = max(largest, float(cosine.max()))
+    return largest
 
 
 def _order_one(jumps: Sequence[Jump], start: float) -> Assumption:
