@@ -97,7 +97,7 @@ def test_algorithm_1_equals_the_closed_form_of_diagonal_networks():
     returns = 0
     for seed in range(12):
         task = design(seed)
-        exact = sw.predict(task, DIAGONAL, 1e-6, method="closed")
+        exact = sw.predict(task, DIAGONAL, 1e-6, method="paper")
         found = sw.predict(task, DIAGONAL, 1e-6, method="algorithm-1")
         visible = [s for s in exact.stages if s.units]
         assert [s.units for s in found.stages] == [s.units for s in visible]
@@ -193,7 +193,7 @@ def test_large_targets_do_not_loop():
     x = rng.normal(size=(6, 4))
     task = sw.tasks.from_arrays(x, x @ np.array([1e4, -5e3, 2e3, 1e3]))
     found = sw.predict(task, DIAGONAL, 1e-6, method="algorithm-1")
-    exact = sw.predict(task, DIAGONAL, 1e-6, method="closed")
+    exact = sw.predict(task, DIAGONAL, 1e-6, method="paper")
     np.testing.assert_allclose(found.jump_times, exact.jump_times, rtol=1e-6)
 
 

@@ -276,7 +276,8 @@ def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> b
 
     Its moment is when its output last rose through the middle between its sizes on the plateau
     before and after; the stages that the run did not reach are not judged. Only the first: on a slow
-    tail units of one stage go on growing while the next begins.
+    tail units of one stage go on growing while the next begins. Where a stage has parts, those units are
+    judged that took part in what can be seen of it.
     """
     if not points:
         return False
@@ -288,6 +289,8 @@ def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> b
         for unit in stage.units:
             start, end = output[before, unit], output[after, unit]
             if end <= start or change[unit] < _GREW * change.max():
+                if stage.parts and unit != stage.feature.get("index"):
+                    continue
                 return False
             low = np.flatnonzero(output[: after + 1, unit] < 0.5 * (start + end))
             moments.append(int(low[-1]))

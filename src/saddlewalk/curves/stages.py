@@ -5,7 +5,7 @@ degree 2 and `norm**(2 - degree)` above, where `norm` is the size of a unit at t
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from saddlewalk.show import text
@@ -33,12 +33,32 @@ class Stage:
     time_accelerated: float = math.nan
     dormant: tuple[int, ...] = ()
     """Units that left the active set in this jump (appendix B.3)."""
+    parts: tuple["Stage", ...] = ()
+    """Steps that follow so closely that the loss does not rest between them."""
 
     @property
     def learned(self) -> str:
-        """In two words: the mode of the task, or the units that turned on."""
-        units = " ".join(["unit", "+".join(map(str, self.units))]) if self.units else ""
-        return mode_name(self.feature) or units
+        """In a few words: the mode of the task, or the units that turned on."""
+        if self.parts:
+            return _listed([mode_name(part.feature) or _unit(part.units) for part in self.parts])
+        return mode_name(self.feature) or _unit(self.units)
+
+    @property
+    def described(self) -> str:
+        """What was learned, with its numbers: that of up to three parts where there are parts."""
+        if self.parts:
+            return _listed([describe(part.feature) for part in self.parts])
+        return describe(self.feature)
+
+    def accelerated(self, eta: float) -> "Stage":
+        """The same stage with its time, and those of its parts, in accelerated time, too.
+
+        Parameters
+        ----------
+        eta : acceleration eta_alpha.
+        """
+        parts = tuple(part.accelerated(eta) for part in self.parts)
+        return replace(self, time_accelerated=self.time / eta, parts=parts)
 
     def to_json(self) -> dict[str, Any]:
         """The stage with the field names of the machine-readable output."""
@@ -49,7 +69,26 @@ class Stage:
             "units": list(self.units),
             "dormant": list(self.dormant),
             "feature": self.feature,
+            "parts": [part.to_json() for part in self.parts],
         }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Stage":
+        """The stage behind its machine-readable form.
+
+        Parameters
+        ----------
+        record : what `to_json` returned; files of older versions have no "parts".
+        """
+        return cls(
+            time=record["time"],
+            time_accelerated=record["time_accelerated"],
+            loss=record["loss"],
+            units=tuple(record["units"]),
+            dormant=tuple(record["dormant"]),
+            feature=record["feature"],
+            parts=tuple(map(cls.from_json, record.get("parts", ()))),
+        )
 
 
 def describe(feature: dict[str, Any]) -> str:
@@ -72,6 +111,8 @@ def describe(feature: dict[str, Any]) -> str:
     return ", ".join([name or kind, *rest])
 
 
+_NAMED = 3
+"""Parts of a stage that are named; the others are counted."""
 _MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component": "component"}
 
 
@@ -84,6 +125,20 @@ def mode_name(feature: dict[str, Any]) -> str | None:
     """
     word = _MODES.get(feature.get("kind", ""))
     return word and f"{word} {feature.get('frequency', feature.get('index'))}"
+
+
+def _unit(units: tuple[int, ...]) -> str:
+    return " ".join(["unit", "+".join(map(str, units))]) if units else ""
+
+
+def _listed(names: list[str]) -> str:
+    """Up to three names, and how many more there are; the word that they share is said once."""
+    names = [name for name in names if name]
+    if not names:
+        return ""
+    kind = names[0].split(" ")[0] + " "
+    shown = ", ".join([names[0], *(name.removeprefix(kind) for name in names[1:_NAMED])])
+    return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 
 def _short(name: str, value: Any) -> str:

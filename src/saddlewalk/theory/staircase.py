@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from saddlewalk.curves.stages import Stage, describe
+from saddlewalk.curves.stages import Stage
 from saddlewalk.curves.stopped import Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.precision import float64
@@ -70,6 +70,8 @@ class Staircase(AbstractResult):
     """The theorems behind the numbers, as `key: statement`."""
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Predicted loss along time, where the method knows it within the jumps."""
+    expected_error: float | None = None
+    """Expected relative error of the jump times, where the method knows it."""
     _problem: Problem | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -131,15 +133,13 @@ class Staircase(AbstractResult):
             "curve": None
             if self.curve is None
             else {"time": list(self.curve[0]), "loss": list(self.curve[1])},
+            "expected_error": self.expected_error,
         }
 
     @classmethod
     def from_json(cls, record: dict[str, Any]) -> "Staircase":
         """Rebuild a staircase from its machine-readable form."""
-        stages = tuple(
-            Stage(**{**stage, "units": tuple(stage["units"]), "dormant": tuple(stage["dormant"])})
-            for stage in record["stages"]
-        )
+        stages = tuple(map(Stage.from_json, record["stages"]))
         audit = tuple(Assumption(**item) for item in record["assumptions"])
         return cls(
             setting=record["setting"],
@@ -156,6 +156,7 @@ class Staircase(AbstractResult):
             curve=None
             if record["curve"] is None
             else (tuple(record["curve"]["time"]), tuple(record["curve"]["loss"])),
+            expected_error=record.get("expected_error"),
         )
 
     def to_xarray(self) -> "xr.Dataset":
@@ -208,9 +209,11 @@ class Staircase(AbstractResult):
                     text.number(s.loss),
                     " ".join(map(str, s.units)),
                     " ".join(map(str, s.dormant)),
-                    describe(s.feature),
+                    s.described,
                 ]
             )
         audit = sorted(self.assumptions, key=lambda assumption: assumption.holds)
-        ending = f"stopped: {self.stopped.sentence}"
-        return (text.Table(title, columns, rows), ending, *map(str, audit))
+        ending = [f"stopped: {self.stopped.sentence}"]
+        if self.expected_error is not None:
+            ending.append(f"expected error of the times: {text.percent(self.expected_error)}")
+        return (text.Table(title, columns, rows), *ending, *map(str, audit))

@@ -24,7 +24,10 @@ def figure_3() -> FigureResult:
     task = agf_figure_3()
     paths = {scale: _simulate(task, scale, 6.0) for scale in FIG_3_SCALES}
     small = [scale for scale in FIG_3_SCALES if scale <= 1e-2]
-    agreements = {scale: compare(predict(task, _UNITS, scale), paths[scale]) for scale in small}
+    agreements = {
+        scale: compare(predict(task, _UNITS, scale, method="paper"), paths[scale])
+        for scale in small
+    }
     stairs = predict(task, _UNITS, 1e-16, method="limit")
     with draw.styled():
         figure, (left, right) = draw.new_figure(1, 2, width=10.5, height=4.0)
@@ -76,8 +79,11 @@ def figure_8() -> FigureResult:
     task = agf_figure_8()
     paths = {scale: _simulate(task, scale, 5.0) for scale in FIG_8_SCALES}
     small = [scale for scale in FIG_8_SCALES if scale <= 1e-1]
-    agreements = {scale: compare(predict(task, _UNITS, scale), paths[scale]) for scale in small}
-    stairs = predict(task, _UNITS, 1e-6)
+    agreements = {
+        scale: compare(predict(task, _UNITS, scale, method="paper"), paths[scale])
+        for scale in small
+    }
+    stairs = predict(task, _UNITS, 1e-6, method="paper")
     with draw.styled():
         figure, axes = draw.new_figure(2, 2, width=10.5, height=8.0)
         _draw_losses(axes[0, 0], paths, predict(task, _UNITS, 1e-6, method="limit"), 4.5)

@@ -25,6 +25,8 @@ from saddlewalk.units import Dense
 
 _UNCORRELATED = 1e-6
 """Modes whose inputs are correlated less than this never meet."""
+_MOST_WEIGHTS = 20_000
+"""Real-time AGF answers within seconds up to so many weights."""
 
 
 class LinearTheory(AbstractTheory[Moments, Dense]):
@@ -138,8 +140,9 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
 
     @property
     def preferred(self) -> str:
-        """The closed form, unless modes give way to others for lack of units."""
-        return "numeric" if self.gives_way else "closed"
+        """Real-time AGF; the closed form where that has too many weights, and no mode gives way to others."""
+        affordable = self.start.problem.width * self.start.problem.size <= _MOST_WEIGHTS
+        return "numeric" if affordable or self.gives_way else "closed"
 
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:

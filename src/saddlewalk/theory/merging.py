@@ -1,0 +1,113 @@
+r"""Steps that cannot be told apart are one stage, with its parts.
+
+A unit that wakes against a gradient g rises logistically at the rate :math:`r = 2|g|`, with T the middle
+of its rise; the loss above its next level is :math:`(1 - \sigma(r (t - T)))^2` of its step, and passes
+the middle of the step :math:`\log(1 + \sqrt2)` e-folds before T. The loss curve is about the sum of such
+steps,
+
+.. math:: L(t) - L_\infty = \sum_k \Delta_k \, \big(1 - \sigma(r_k (t - T_k))\big)^2,
+
+and two of them can be told apart if this sum rests between them, in the sense in which jumps are found in
+a simulated curve (`find_jumps`): :math:`\rho = -\dot L / (L - L_\infty)` has a peak for each that stands
+out by half a decade.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.curves import Stage
+from saddlewalk.curves.peaks import prominent_peaks
+
+HALF_WAY = math.log(1 + math.sqrt(2))
+"""The loss passes the middle of a step so many e-folds before the unit passes the middle of its rise."""
+_PROMINENCE = 0.5
+"""Decades of rho between a jump and the rest beside it, as in `find_jumps`."""
+_AROUND = np.linspace(-12.0, 12.0, 25)
+"""Where the curve is looked at around each step, in e-folds."""
+_FAR = 300.0
+"""E-folds beyond which a step has not begun, or is over."""
+_BISECTIONS = 50
+
+Parts = Float[np.ndarray, " part"]
+Moments = Float[np.ndarray, " time"]
+
+
+def merged(stages: Sequence[Stage], rates: Sequence[float], initial: float) -> tuple[Stage, ...]:
+    """The stages that can be told apart; those that cannot are the parts of one.
+
+    Parameters
+    ----------
+    stages : one after the other, each timed where the loss passes its middle.
+    rates : growth rate of what wakes in each.
+    initial : loss before the first.
+    """
+    if len(stages) < 2:
+        return tuple(stages)
+    times = np.array([stage.time for stage in stages])
+    levels = np.array([initial, *(stage.loss for stage in stages)])
+    group = np.searchsorted(rests(times, np.array(rates), -np.diff(levels)), times)
+    places = [np.flatnonzero(group == one).tolist() for one in np.unique(group)]
+    return tuple(
+        _joined([stages[k] for k in place], np.array(rates)[place], float(levels[place[0]]))
+        for place in places
+    )
+
+
+def rests(times: Parts, rates: Parts, drops: Parts) -> list[float]:
+    """When the sum of these steps rests between two jumps.
+
+    Parameters
+    ----------
+    times : when the loss passes the middle of each step.
+    rates : growth rate of what wakes in each.
+    drops : how much of the loss each takes.
+    """
+    grid = np.unique(np.maximum(times[:, None] + _AROUND / rates[:, None], 0.0))
+    left, fall = np.zeros_like(grid), np.zeros_like(grid)
+    for time, rate, drop in zip(times, rates, drops, strict=True):
+        away = 1 - _rise(rate * (grid - time))
+        left += drop * away**2
+        fall += 2 * drop * rate * away**2 * (1 - away)
+    rho = np.log10(fall / np.maximum(left, np.finfo(float).tiny) + np.finfo(float).tiny)
+    # low ends: the first step may have begun at once, and the last never ends
+    padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
+    peaks = [peak - 1 for peak in prominent_peaks(padded, _PROMINENCE)]
+    return [float(grid[a + np.argmin(rho[a : b + 1])]) for a, b in itertools.pairwise(peaks)]
+
+
+def _rise(efolds: Moments) -> Moments:
+    """Part of its rest that a unit has reached, so many e-folds after the loss passed its middle."""
+    return 1 / (1 + np.exp(np.clip(HALF_WAY - efolds, -_FAR, _FAR)))
+
+
+def _joined(parts: list[Stage], rates: Parts, before: float) -> Stage:
+    """One stage, timed where the sum of its parts' steps passes its middle, named after the largest."""
+    if len(parts) == 1:
+        return parts[0]
+    levels = np.array([before, *(part.loss for part in parts)])
+    drops = -np.diff(levels)
+    return replace(
+        parts[int(np.argmax(drops))],
+        time=_half_time(np.array([part.time for part in parts]), rates, drops),
+        loss=parts[-1].loss,
+        units=tuple(dict.fromkeys(unit for part in parts for unit in part.units)),
+        dormant=tuple(dict.fromkeys(unit for part in parts for unit in part.dormant)),
+        parts=tuple(parts),
+    )
+
+
+def _half_time(times: Parts, rates: Parts, drops: Parts) -> float:
+    """When half of the drops together has been lost, by bisection: it lies between the first and the last."""
+    low, high = float(times[0]), float(times[-1])
+    for _ in range(_BISECTIONS):
+        now = 0.5 * (low + high)
+        if np.sum(drops * (1 - _rise(rates * (now - times))) ** 2) > 0.5 * np.sum(drops):
+            low = now
+        else:
+            high = now
+    return 0.5 * (low + high)
