@@ -40,9 +40,7 @@ def read_stages(curve: LossCurve, levels: Sequence[float]) -> Reading:
     ends = [*guess[1:reached], float(curve.time[-1])][:reached]
     windows = list(zip(guess[:reached], ends, strict=True))
     middles = [0.5 * (a + b) for a, b in itertools.pairwise(levels)] + [-math.inf]
-    rests = [
-        curve.flattest(*window, *middles[k : k + 2]) for k, window in enumerate(windows)
-    ]
+    rests = [curve.flattest(*window, *middles[k : k + 2]) for k, window in enumerate(windows)]
     seen = [
         float(curve.loss[k]) if _is_plateau(curve, k, window) else math.nan
         for k, window in zip(rests, windows, strict=True)

@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.ode.method import AbstractMethod, Step
-from saddlewalk.ode.system import AbstractFlow, State
+from saddlewalk.ode.system import AbstractFlow, State, StateLike
 
 _DAMPING = 2 / 13
 _SAFETY = 1.25
@@ -48,7 +48,7 @@ class Chebyshev(AbstractMethod):
     tolerance: ClassVar[float] = 1e-6
     """Of order 2: at 1e-8 it would take ten times the steps."""
 
-    def typical_evaluations(self, y: State) -> int:
+    def typical_evaluations(self, y: StateLike) -> int:
         """As many as a stiff flow asks for."""
         return 500
 

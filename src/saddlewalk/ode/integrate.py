@@ -16,11 +16,11 @@ import numpy as np
 
 from saddlewalk.errors import InputError
 from saddlewalk.ode.chebyshev import Chebyshev
-from saddlewalk.ode.loop import Begin, run_piece, watched
+from saddlewalk.ode.loop import Begin, run_piece
 from saddlewalk.ode.method import AbstractMethod
 from saddlewalk.ode.rosenbrock import Rosenbrock
 from saddlewalk.ode.runge_kutta import RungeKutta
-from saddlewalk.ode.system import AbstractFlow, State
+from saddlewalk.ode.system import AbstractFlow, StateLike
 from saddlewalk.programs import compiled, is_array
 
 METHODS: dict[str, type[AbstractMethod]] = {
@@ -74,7 +74,7 @@ class Integration:
     def __init__(
         self,
         flow: AbstractFlow,
-        start: State | np.ndarray,
+        start: StateLike,
         *,
         kind: str,
         rtol: float,
@@ -143,7 +143,7 @@ class Integration:
         return piece
 
 
-def integrate(flow: AbstractFlow, start: State | np.ndarray, **options: Any) -> Iterator[Piece]:
+def integrate(flow: AbstractFlow, start: StateLike, **options: Any) -> Iterator[Piece]:
     """Yield pieces of the solution until an event, `max_time` or `max_steps`.
 
     The options are those of an `Integration`. To stop earlier leave the loop.
@@ -192,6 +192,7 @@ def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
     moving, still = stack_arrays([run.method for run in runs])
     moving_flow, still_flow = stack_arrays([run.method.flow for run in runs])
     length = min(run.length for run in runs)
+
     def advance() -> list[Any]:
         begin = stacked([run.begin for run in runs])
         requests = stacked([run.request() for run in runs])
@@ -285,7 +286,7 @@ def unstacked(tree: Any, many: int) -> list[Any]:
     return [jax.tree.map(lambda leaf, k=k: leaf[k], tree) for k in range(many)]
 
 
-def _piece_length(method: AbstractMethod, y: State) -> int:
+def _piece_length(method: AbstractMethod, y: StateLike) -> int:
     """A guess from sizes alone: each unit looks at each number that the flow holds."""
     held = 1 + sum(leaf.size for leaf in jax.tree.leaves(method) if hasattr(leaf, "size"))
     calls = held * len(y) * method.typical_evaluations(y)

@@ -19,11 +19,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from saddlewalk.ode.control import relative_error, step_factor
 from saddlewalk.ode.method import AbstractMethod, Step
-from saddlewalk.ode.system import AbstractFlow, State, Watch
+from saddlewalk.ode.system import AbstractFlow, State, StateLike, Watch
 
 _COARSE_CLOCK = 1e-10
 """A step below this part of the clock is too small for it."""
@@ -106,10 +107,10 @@ class Carry(NamedTuple):
 class Begin(NamedTuple):
     """What a piece begins with: its first step has no length, and finds all else."""
 
-    y: State
+    y: StateLike
     memory: Any
     context: Any
-    h: Float[Array, ""]
+    h: Float[Array | np.ndarray, ""]
     """The step to try; 0 where nothing is known about it."""
 
 

@@ -7,7 +7,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.ode.system import AbstractFlow, State
+from saddlewalk.ode.system import AbstractFlow, State, StateLike
 
 
 class Step(NamedTuple):
@@ -38,11 +38,11 @@ class AbstractMethod(eqx.Module):
         """The same method for another flow."""
         return type(self)(flow)
 
-    def typical_evaluations(self, y: State) -> int:
+    def typical_evaluations(self, y: StateLike) -> int:
         """Right-hand sides a step, about: decides how many steps make a piece."""
         return 6
 
-    def init(self, y: State) -> Any:
+    def init(self, y: StateLike) -> Any:
         """What is remembered before the first step."""
         return None
 

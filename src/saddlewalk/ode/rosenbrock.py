@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from saddlewalk.ode.method import AbstractMethod, Step, square
-from saddlewalk.ode.system import AbstractFlow, State
+from saddlewalk.ode.system import AbstractFlow, State, StateLike
 
 _GAMMA = 0.25
 _A = (
@@ -62,7 +62,7 @@ class Rosenbrock(AbstractMethod):
 
     error_order: ClassVar[int] = 4
 
-    def typical_evaluations(self, y: State) -> int:
+    def typical_evaluations(self, y: StateLike) -> int:
         """A Jacobian, column by column, and the stages."""
         return super().typical_evaluations(y) + y.size
 

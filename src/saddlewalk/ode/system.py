@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-State = Float[Array | np.ndarray, "*shape"]
+State = Float[Array, "*shape"]
+StateLike = Float[Array | np.ndarray, "*shape"]
 
 
 class Watch(NamedTuple):

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.problem.problem import Parameters, ParametersLike, Problem
@@ -9,6 +10,7 @@ from saddlewalk.programs import compiled, seldom
 from saddlewalk.tasks import AbstractTask
 
 Function = Float[Array, "..."]
+FunctionLike = Float[Array | np.ndarray, "..."]
 
 
 @seldom
@@ -74,7 +76,9 @@ def residual(problem: Problem, theta: ParametersLike) -> Function:
 
 
 @compiled
-def utility(problem: Problem, theta: ParametersLike, residual: Function) -> Float[Array, " width"]:
+def utility(
+    problem: Problem, theta: ParametersLike, residual: FunctionLike
+) -> Float[Array, " width"]:
     """How fast the loss falls, to first order, when each unit is added.
 
     Parameters
@@ -87,7 +91,7 @@ def utility(problem: Problem, theta: ParametersLike, residual: Function) -> Floa
 
 
 @compiled
-def climb(problem: Problem, theta: ParametersLike, residual: Function) -> Parameters:
+def climb(problem: Problem, theta: ParametersLike, residual: FunctionLike) -> Parameters:
     """How each unit alone climbs its utility against a residual.
 
     Parameters

@@ -318,7 +318,7 @@ class Problem(eqx.Module):
         return -jax.grad(self.cost)(self.function(theta))
 
     def utility(
-        self, theta: ParametersLike, residual: Float[Array, "..."]
+        self, theta: ParametersLike, residual: Float[Array | np.ndarray, "..."]
     ) -> Float[Array, " width"]:
         """Eq 1: how fast the loss falls, to first order, when a unit is added.
 
@@ -369,7 +369,9 @@ class Problem(eqx.Module):
         """
         return -self.pace(theta) * jax.grad(self.loss)(theta)
 
-    def climb(self, theta: ParametersLike, residual: Float[Array, "..."]) -> Parameters:
+    def climb(
+        self, theta: ParametersLike, residual: Float[Array | np.ndarray, "..."]
+    ) -> Parameters:
         """Eq 12: each unit alone climbs its utility against a residual.
 
         The utilities add up to the product of the residual with the sum of the units, so one

@@ -55,7 +55,7 @@ def find_degree(units: AbstractUnits, inputs: int, outputs: int) -> int:
 
 @in_float64
 def is_linear_outgoing(units: AbstractUnits, inputs: int, outputs: int) -> bool:
-    """What the units declare of their outgoing weights, or what is found: twice the weights, twice the answer.
+    """What the units declare of their outgoing weights, or what is found: twice as large, twice the answer.
 
     Parameters
     ----------

@@ -153,8 +153,8 @@ def _walk(
     with float64():
         walk = Walk(Problem(task, _UNITS), jnp.asarray(start), real_time=True)
         walk.run()
-        time = walk.curve.time[[moment.index for moment in walk.moments]]
-        values = [_singular_values(task, moment.alone) for moment in walk.moments]
+        time = walk.record.curve.time[[moment.index for moment in walk.record.moments]]
+        values = [_singular_values(task, moment.alone) for moment in walk.record.moments]
     return np.append(time, end), np.stack([*values, values[-1]])
 
 

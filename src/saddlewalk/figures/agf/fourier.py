@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.curves.curve import LossCurve
-from saddlewalk.curves.reading import read_stages
 from saddlewalk.diagnose import loss_curve
 from saddlewalk.flow import train
 from saddlewalk.problem import Problem, compiled
+from saddlewalk.record.curves.curve import LossCurve
+from saddlewalk.record.curves.reading import read_stages
 from saddlewalk.tasks import ModularAddition
 from saddlewalk.theory.agf import Walk
 
@@ -68,9 +68,9 @@ def walked(problem: Problem, scale: float, levels: list[float]) -> FourierRun:
     """
     walk = Walk(problem, problem.initialize(scale), real_time=True)
     walk.run()
-    curve = walk.curve
-    time = curve.time[[moment.index for moment in walk.moments]]
-    theta = np.stack([np.asarray(moment.alone) for moment in walk.moments])
+    curve = walk.record.curve
+    time = curve.time[[moment.index for moment in walk.record.moments]]
+    theta = np.stack([np.asarray(moment.alone) for moment in walk.record.moments])
     return FourierRun.of(problem, time, theta, curve, levels)
 
 

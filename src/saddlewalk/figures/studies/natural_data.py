@@ -44,14 +44,16 @@ def natural_data() -> FigureResult:
     overlapping = np.mean([sum(a < t < b for a, b in spans) for t in np.array(spans).mean(axis=1)])
     half = {unit: float(np.mean(span)) for unit, span in enumerate(spans)}
     walk = _walk(problem)
-    output = np.stack([moment.output for moment in walk.moments])
-    rows = [moment.index for moment in walk.moments]
+    output = np.stack([moment.output for moment in walk.record.moments])
+    rows = [moment.index for moment in walk.record.moments]
     wakes = [
-        _wakes(walk.curve.time[rows], output),
+        _wakes(walk.record.curve.time[rows], output),
         _wakes(path.time, path.data["unit_output"].values),
     ]
     late = np.abs(wakes[0] / wakes[1] - 1)
-    distance = np.interp(time, walk.curve.time, walk.curve.loss) - (path.loss[0] - fallen)
+    distance = np.interp(time, walk.record.curve.time, walk.record.curve.loss) - (
+        path.loss[0] - fallen
+    )
     gap = float(np.abs(distance).max() / fallen[-1])
     aligned = _alignment(task, _weights_at(path, half))
     chance = float(
@@ -66,7 +68,13 @@ def natural_data() -> FigureResult:
         left.set_xlim(0.8 * min(a for a, _ in spans), time[-1])
         left.legend(loc="upper left")
         draw.loss_curve(right, path.time, path.loss, linewidth=3)
-        right.plot(walk.curve.time, walk.curve.loss, "k--", linewidth=1.3, label="AGF in real time")
+        right.plot(
+            walk.record.curve.time,
+            walk.record.curve.loss,
+            "k--",
+            linewidth=1.3,
+            label="AGF in real time",
+        )
         right.set_ylim(path.loss[-1] - 0.1 * fallen[-1], path.loss[0] + 0.1 * fallen[-1])
         right.set_xlim(0.8 * min(a for a, _ in spans), time[-1])
         right.legend()

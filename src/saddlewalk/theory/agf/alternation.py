@@ -294,4 +294,3 @@ class Alignment(AbstractMotion):
         """Part of the gradient that still turns each unit."""
         size = norms(self._gradient(y / norms(y)))
         return (norms(self.push(y)) / jnp.where(size > 0, size, 1.0))[:, 0]
-

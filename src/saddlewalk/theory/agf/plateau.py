@@ -1,6 +1,7 @@
 r"""Plateaus: with the residual frozen dormant units do not feel each other, and cost next to nothing.
 
-**Degree 2: a matrix exponential.** Units that are linear in their incoming weights w and in their outgoing ones a have the utility
+**Degree 2: a matrix exponential.** Units that are linear in their incoming weights w and in their outgoing
+ones a have the utility
 :math:`U = a^\top G w`, with a matrix G that the residual and (with kinks) the samples it sees decide. Then
 
 .. math:: \dot w = G^\top a, \quad \dot a = G w, \qquad G = \sum_k \sigma_k u_k v_k^\top,
@@ -227,7 +228,7 @@ def longest(leap: AbstractLeap) -> float:
 
 
 def steepest(problem: Problem, residual: Float[np.ndarray, "..."]) -> float:
-    """About the largest drive that a unit of any direction has against a residual: some steps up from anywhere.
+    """About the largest drive of a unit in any direction against a residual: some steps up from anywhere.
 
     Parameters
     ----------
@@ -318,9 +319,7 @@ class Climb(AbstractFlow):
         weight = jnp.where(dormant, jnp.exp(power - total), 0.0) / self.drive
         grows = jnp.sum(direction * climb, axis=1, keepdims=True)
         time = jnp.broadcast_to(jnp.exp(self.first - total), grows.shape)
-        return jnp.concatenate(
-            [weight * (climb - grows * direction), weight * grows, time], axis=1
-        )
+        return jnp.concatenate([weight * (climb - grows * direction), weight * grows, time], axis=1)
 
     def error_scale(self, y: Array) -> Array:
         """Directions and logarithms have none; time is measured by what has passed."""

@@ -120,7 +120,7 @@ class Relaxation:
         return self.symmetrizer * np.where(self.logarithmic, 1.0, self.start.ravel()[self.kept])
 
     def is_settled(self, part: float) -> bool:
-        """Whether all but a part of the velocity leads to where the loss rises in all directions that count."""
+        """Whether all but a part of the velocity leads to where the loss rises in all directions."""
         lost = np.linalg.norm(self.velocity[~self.bends & ~self.grows])
         return bool(lost <= part * np.linalg.norm(self.velocity[~self.grows]))
 
@@ -217,11 +217,12 @@ def find_tail(
     large = relaxation.kept.reshape(theta.shape)
     still = np.asarray(flow.active)[:, None] & ~large & (flow.sign is None)
     landed = np.where(large, flow.parameters(end), np.where(still, theta, moved))
-    return Tail(relaxation, time, leaves, flow.sign, end, float(loss), landed)
+    signs = None if flow.sign is None else np.asarray(flow.sign)
+    return Tail(relaxation, time, leaves, signs, end, float(loss), landed)
 
 
 def _ratio(small: np.ndarray, large: np.ndarray) -> float:
-    return float(np.linalg.norm(small) / max(np.linalg.norm(large), 1e-300))
+    return float(np.linalg.norm(small)) / max(float(np.linalg.norm(large)), 1e-300)
 
 
 def _metric(flow: Alternation, y: State) -> State:

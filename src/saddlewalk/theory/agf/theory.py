@@ -213,4 +213,3 @@ def _landings(walk: Walk, curve: LossCurve) -> list[int]:
         landings += [start + jump.index_after for jump in find_jumps(curve.part(start, rest))[:-1]]
         landings.append(rest)
     return landings
-

@@ -43,7 +43,15 @@ from saddlewalk.programs import seldom
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules
-from saddlewalk.theory.agf.plateau import AbstractLeap, Climb, Climbs, climb_of, leap_of, longest, steepest
+from saddlewalk.theory.agf.plateau import (
+    AbstractLeap,
+    Climb,
+    Climbs,
+    climb_of,
+    leap_of,
+    longest,
+    steepest,
+)
 from saddlewalk.theory.agf.record import Moment, Record
 from saddlewalk.theory.agf.settling import Outlook
 from saddlewalk.theory.agf.tail import Relaxation, Tail, find_tail
@@ -352,7 +360,7 @@ class Walk:
         if not self.real_time:
             rows[:, 0], rows[:, 2] = 0.0, 0.0
         if len(rows):
-            self.record.add(rows + [tail.begins, 0.0, 0.0])
+            self.record.add(rows + np.array([tail.begins, 0.0, 0.0]))
         if lasted < tail.lasts:
             felt = tail.relaxation.kept.reshape(self.theta.shape) & self.active[:, None]
             self.theta = np.where(felt, tail.parameters(lasted), self.theta)
@@ -454,7 +462,9 @@ class Walk:
     def _flow(self, plateau: bool) -> Alternation:
         """The motion of this phase, from where the units are."""
         at, real_time = self.at, self.real_time
-        wake, sleep = (self._wakes_at, at.sleep * self._wakes_at) if real_time else (1.0, at.collapse)
+        wake, sleep = (
+            (self._wakes_at, at.sleep * self._wakes_at) if real_time else (1.0, at.collapse)
+        )
         numbers = {
             "wake": wake,
             "sleep": sleep,
