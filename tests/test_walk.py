@@ -42,10 +42,12 @@ TASKS = {
 def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
     """dtheta/dt = grad U against the frozen residual, by SciPy's eighth-order steps."""
     problem = Problem(*TASKS[name])
-    theta = np.asarray(problem.initialize(0.05, 1))
+    scale = 0.01
+    theta = np.asarray(problem.initialize(scale, 1))
     walk = Walk(problem, theta, real_time=True)
+    assert not walk.active.any()
     flow = walk._flow(plateau=True)
-    horizon = 0.2 / (problem.degree * walk.largest_drive.max() * 0.05 ** (problem.degree - 2))
+    horizon = 0.2 / (problem.degree * walk.largest_drive.max() * scale ** (problem.degree - 2))
     climb = Climb.of(flow, theta, float(walk.largest_drive.max()), horizon)
     *_, last = ode.integrate(
         climb, climb.state(theta), kind="explicit", rtol=1e-9, times=np.zeros(0)
@@ -84,7 +86,8 @@ def test_a_tail_is_where_the_flow_goes(name):
     walk = Walk(problem, theta, real_time=True)
     walk.active = compiled.feature_lengths(problem, theta) > 0.1
     flow = walk._flow(plateau=False)
-    relaxation = Relaxation.of(flow, flow.state(theta), slow=0.0)
+    fastest = Relaxation.of(flow, flow.state(theta), slow=0.0).rates.max()
+    relaxation = Relaxation.of(flow, flow.state(theta), slow=0.05 * fastest)
     at = Thresholds(tail_error=1e-2, tail_step=0.2)
     tail = find_tail(flow, theta, relaxation, at, 0.0, True)
     assert tail is not None
@@ -228,9 +231,11 @@ def test_what_is_left_of_a_training_is_predicted_from_its_middle(name, scale):
         for part in (0.3, 0.5, 0.7)
     ]
     dense = sw.train(task, units, scale, times=[now for _, now in moments])
+    errors = []
     for (k, now), theta in zip(moments, dense.parameters, strict=False):
-        print(k, now)
         stairs = sw.predict(task, units, scale, start=theta)
         assert len(stairs) == len(jumps) - k
         left = np.array(jumps[k:]) - now
-        np.testing.assert_allclose(stairs.jump_times, left, rtol=2e-3)
+        errors.append(np.abs(stairs.jump_times / left - 1))
+    assert max(error.max() for error in errors) < 1e-2
+    assert np.median(np.concatenate(errors)) < 2e-4
