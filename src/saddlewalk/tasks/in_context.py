@@ -13,11 +13,13 @@ So the population is a set of D^2 virtual samples with inputs (row of C^(1/2), r
 import math
 from typing import Any, ClassVar
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.base import Modes
+from saddlewalk.tasks.base import Answer, Modes
 from saddlewalk.tasks.moments import Moments
 from saddlewalk.tasks.samples import Samples, finite_numbers, from_arrays
 
@@ -41,6 +43,14 @@ class InContextRegression(Moments):
     """Number N of examples before the query."""
 
     linear_in: ClassVar[str] = "halves"
+
+    def represent(self, answer: Answer) -> Float[Array, "m c"]:
+        """Answers to all pairs of a context and a query; each is read once, not once a pair."""
+        d = len(self.eigenvalues)
+        x = jnp.asarray(self.x)
+        contexts, queries = x[::d, :d], x[:d, d:]
+        each_query = jax.vmap(lambda a, b: answer((a, b)), in_axes=(None, 0))
+        return jax.vmap(each_query, in_axes=(0, None))(contexts, queries).reshape(d * d, -1)
 
     def modes(self) -> Modes:
         """One part of the best answer a principal component."""

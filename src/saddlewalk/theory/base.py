@@ -79,6 +79,8 @@ class Outcome:
     """Predicted loss along time, for methods that know it within a jump."""
     initial_loss: float | None = None
     """Loss with all units at zero; computed if it is not given."""
+    rhs_evaluations: int | None = None
+    """Right-hand sides that were evaluated, by methods that integrate."""
     expected_error: float | None = None
     """Expected relative error of the jump times, for methods that know it."""
 

@@ -151,6 +151,7 @@ def _staircase(
         assumptions=(*audit, *outcome.assumptions),
         references=references,
         expected_error=outcome.expected_error,
+        rhs_evaluations=outcome.rhs_evaluations,
         curve=None if curve is None else (tuple(curve[0].tolist()), tuple(curve[1].tolist())),
         _problem=problem,
     )

@@ -70,6 +70,8 @@ class Staircase(AbstractResult):
     """The theorems behind the numbers, as `key: statement`."""
     curve: tuple[tuple[float, ...], tuple[float, ...]] | None = None
     """Predicted loss along time, where the method knows it within the jumps."""
+    rhs_evaluations: int | None = None
+    """Right-hand sides that were evaluated, by methods that integrate."""
     expected_error: float | None = None
     """Expected relative error of the jump times, where the method knows it."""
     _problem: Problem | None = field(default=None, repr=False, compare=False)
@@ -134,6 +136,7 @@ class Staircase(AbstractResult):
             if self.curve is None
             else {"time": list(self.curve[0]), "loss": list(self.curve[1])},
             "expected_error": self.expected_error,
+            "rhs_evaluations": self.rhs_evaluations,
         }
 
     @classmethod
@@ -157,6 +160,7 @@ class Staircase(AbstractResult):
             if record["curve"] is None
             else (tuple(record["curve"]["time"]), tuple(record["curve"]["loss"])),
             expected_error=record.get("expected_error"),
+            rhs_evaluations=record.get("rhs_evaluations"),
         )
 
     def to_xarray(self) -> "xr.Dataset":

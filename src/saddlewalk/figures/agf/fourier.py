@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from saddlewalk.curves.curve import LossCurve
+from saddlewalk.curves.reading import read_stages
 from saddlewalk.diagnose import loss_curve
 from saddlewalk.flow import train
 from saddlewalk.problem import Problem, compiled
-from saddlewalk.record.curves.curve import LossCurve
-from saddlewalk.record.curves.reading import read_stages
 from saddlewalk.tasks import ModularAddition
 from saddlewalk.theory.agf import Walk
 

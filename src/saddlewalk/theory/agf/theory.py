@@ -125,6 +125,7 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
             assumptions=(_separate(walk, curve), _complete(walk, stopped)),
             curve=(curve.time, curve.loss),
             initial_loss=float(curve.loss[0]),
+            rhs_evaluations=walk.evaluations,
         )
 
 

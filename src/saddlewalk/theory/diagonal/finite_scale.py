@@ -42,6 +42,8 @@ from saddlewalk.theory.merging import HALF_WAY
 _FOLLOW = 1.0
 """E-folds by which active units may delay a step that they must follow; if they are slower still, they have
 not done so when the next one comes."""
+_NOTHING = 1e-6
+"""Part of the first loss that is as good as none: steps below it are not listed, as in a walk."""
 _TIE = 1e-12
 """Units whose turns are closer than this, relatively, wake together."""
 _DEPENDENT = 1e-10
@@ -78,6 +80,24 @@ class Columns(NamedTuple):
         """These columns, in this order."""
         return cls(units, *np.linalg.qr(design[:, units]))
 
+    def extended(
+        self, design: Float[np.ndarray, "n d"], more: Int[np.ndarray, " more"]
+    ) -> "Columns":
+        """With some columns more: each is made orthogonal to those before it, twice, against rounding."""
+        if len(self.units) + len(more) > len(design):  # there is no room for another direction
+            return Columns.of(design, np.concatenate([self.units, more]))
+        basis, triangle = self.basis, self.triangle
+        for unit in more:
+            left, along = design[:, unit], np.zeros(basis.shape[1])
+            for _ in range(2):
+                part = basis.T @ left
+                left, along = left - basis @ part, along + part
+            length = float(np.linalg.norm(left))
+            new = left / length if length > 0 else left
+            triangle = np.block([[triangle, along[:, None]], [np.zeros(len(along)), length]])
+            basis = np.concatenate([basis, new[:, None]], axis=1)
+        return Columns(np.concatenate([self.units, more]), basis, triangle)
+
     @property
     def independent(self) -> bool:
         """Whether none is a combination of the others."""
@@ -107,14 +127,14 @@ class Plateau(NamedTuple):
     s: Vector
     lengths: Vector
     """Squared length h of each column beside the active ones."""
-    order: Int[np.ndarray, " active"]
-    """Active units, in the order in which they woke."""
+    columns: Columns
+    """Of active units, in the order in which they woke."""
     seen: float
     """When the loss passed the middle of the step before."""
 
 
 def finite_sequence(
-    regression: Regression, scale: float, most: int = 100_000
+    regression: Regression, scale: float, most: int = 300
 ) -> tuple[list[Transition], Stopped]:
     """The steps of a diagonal network from a finite scale, one after the other.
 
@@ -125,11 +145,14 @@ def finite_sequence(
     most : steps after which to stop.
     """
     plateau = first_plateau(regression)
+    start = regression.loss(plateau.beta)
     found: list[Transition] = []
     while len(found) < most:
         if not plateau.gradient.any():
             done = plateau.beta.all()
             return found, Stopped.NO_DORMANT if done else Stopped.NO_UTILITY
+        if regression.loss(plateau.beta) <= _NOTHING * start:
+            return found, Stopped.LEARNED
         step, plateau = _transition(regression, scale, plateau)
         found.append(step)
     return found, Stopped.LIMIT
@@ -150,7 +173,7 @@ def first_plateau(regression: Regression) -> Plateau:
         gradient=regression.gradient(none),
         s=none,
         lengths=regression.lengths**2,
-        order=np.zeros(0, dtype=int),
+        columns=Columns.of(regression.design, np.zeros(0, dtype=int)),
     )
 
 
@@ -189,8 +212,8 @@ def _transition(
     waits = turns(before, scale)
     first = float(waits.min())
     hit = waits <= first + _TIE * (abs(first) + before.time)
-    order = np.concatenate([before.order, np.flatnonzero(hit)])
-    columns = Columns.of(regression.design, order)
+    columns = before.columns.extended(regression.design, np.flatnonzero(hit))
+    order = columns.units
     beta = _rest(regression, columns, np.sign(before.beta) - hit * np.sign(before.gradient))
     gradient, now = regression.gradient(beta), beta != 0
     # a unit that falls asleep leaves its wall with the step
@@ -208,14 +231,15 @@ def _transition(
     felt = columns.basis @ (columns.triangle @ columns.over_gram(moved))
     drift = regression.design.T @ felt - gradient * tau
     drift[order] = 0.0
+    awake = order[now[order]]
     after = Plateau(
         time=before.time + tau,
         seen=max(before.time + tau - HALF_WAY / rate, before.seen),
         beta=beta,
         gradient=np.where(now, 0.0, gradient),
         s=s + drift,
-        lengths=_lengths(regression, columns, before, order[now[order]]),
-        order=order[now[order]],
+        lengths=_lengths(regression, columns, before, awake),
+        columns=columns if len(awake) == len(order) else Columns.of(regression.design, awake),
     )
     later = float(np.min(waits[~hit], initial=np.inf)) - first
     return _step(before, after, rate, later if hit.sum() == 1 else 0.0, late), after
@@ -252,7 +276,7 @@ def _lengths(
     """Lengths beside the active columns: where none fell asleep, less by the directions of the new ones."""
     design, whole = regression.design, regression.lengths**2
     if columns.independent and len(active) == len(columns.units):
-        beside, basis = before.lengths, columns.basis[:, len(before.order) :]
+        beside, basis = before.lengths, columns.basis[:, len(before.columns.units) :]
     else:
         beside, basis = whole, Columns.of(design, active).basis
     return np.maximum(beside - np.sum((basis.T @ design) ** 2, axis=0), _DEPENDENT * whole)
