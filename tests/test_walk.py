@@ -9,7 +9,7 @@ from saddlewalk import ode
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
-from saddlewalk.theory.agf.plateau import Climb
+from saddlewalk.theory.agf.climb import Climb
 from saddlewalk.theory.agf.tail import Relaxation, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.walk import Walk

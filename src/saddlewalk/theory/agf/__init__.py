@@ -4,8 +4,13 @@
 `theory`            methods, hypotheses, and the stages read off a walk
 `walk`              from plateau to plateau: who is active, what time it is, the curve behind
 `alternation`       how units move, and how far each is from waking, sleeping and resting
-`thresholds`        the numbers, each with its reason
+`leap`              plateaus of degree 2, in closed form
+`climb`             plateaus above degree 2, on a clock that does not know the scale
+`tail`              the end of a transition, in closed form
 `settling`          tails that would take for ever, cut short
+`alignment`         dormant units turned at once
+`thresholds`        the numbers, each with its reason
+`record`            the loss curve behind, and the network at some of its points
 `naming`            what a stage learned, in the words of its setting
 ==================  ========================================================================
 """

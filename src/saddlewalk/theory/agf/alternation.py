@@ -272,25 +272,3 @@ class Alternation(AbstractMotion):
         now = jnp.maximum(margin, 0.0)
         active = (self.active & (margins.sleeping > now)) | (margins.waking <= now)
         return Watch(margin, active, (units > now) | self.rules.stops, margins)
-
-
-class Alignment(AbstractMotion):
-    """Directions alone, on the sphere: the left of Eq 2 for units that stay at their norm."""
-
-    residual: Float[Either, "..."]
-    norm: Float[Either, "width 1"]
-
-    def _gradient(self, direction: Parameters) -> Parameters:
-        climb = self.problem.climb(self.norm * direction, self.residual)
-        return climb / self.norm ** (self.problem.degree - 1)
-
-    def push(self, theta: Parameters) -> Parameters:
-        """The gradient of the utility, without its part along the unit."""
-        unit = theta / norms(theta)
-        gradient = self._gradient(unit)
-        return gradient - unit * jnp.sum(gradient * unit, axis=1, keepdims=True)
-
-    def observe(self, y: Parameters) -> Float[Array, " width"]:
-        """Part of the gradient that still turns each unit."""
-        size = norms(self._gradient(y / norms(y)))
-        return (norms(self.push(y)) / jnp.where(size > 0, size, 1.0))[:, 0]

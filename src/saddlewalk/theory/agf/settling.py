@@ -6,10 +6,15 @@ two units reach. So the pace of the last piece is extended over as much time as 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float
 
+from saddlewalk.problem import ParametersLike, norms
+from saddlewalk.programs import compiled
+from saddlewalk.theory.agf.alternation import Alternation
 from saddlewalk.theory.agf.thresholds import Thresholds
 
 _TINY = 1e-300
@@ -67,3 +72,45 @@ class Outlook:
         """Whether a small unit would grow."""
         small = self.output < at.small_output * self.output.max(initial=0.0)
         return bool(self.growth[small].max(initial=0.0) > at.growing)
+
+
+def bottom_of_tail(
+    flow: Alternation, theta: ParametersLike, level: float, at: Thresholds
+) -> np.ndarray | None:
+    """The critical point beside which gradient flow has settled; none if it is passing a saddle.
+
+    Where the loss is flat the flow slows down like a power of time; its place no longer changes, and a
+    quasi-Newton method finds the bottom. A bottom that is infinitely far away is not taken.
+
+    Parameters
+    ----------
+    flow : the transition.
+    theta : parameters `(width, size)`.
+    level : loss on the plateau before.
+    at : how much a tail may hold, and how far its bottom may be.
+    """
+    from scipy.optimize import minimize
+
+    shape, awake = np.shape(theta), np.asarray(flow.active)
+    active = np.repeat(awake, shape[1])
+    y = np.array(flow.state(np.asarray(theta))).ravel()
+
+    def cost(some: np.ndarray) -> tuple[float, np.ndarray]:
+        y[active] = some
+        loss, slope = _active_loss(flow, y.reshape(shape))
+        return float(loss), np.asarray(slope).ravel()[active]
+
+    options = {"maxiter": at.polish, "maxfun": 2 * at.polish, "gtol": 1e-12, "ftol": 1e-15}
+    before = cost(y[active].copy())[0]
+    found = minimize(cost, y[active].copy(), jac=True, method="L-BFGS-B", options=options)
+    if before - found.fun > at.tail * (level - before):
+        return None
+    y[active] = found.x
+    bottom = np.asarray(flow.parameters(y.reshape(shape)))
+    ratio = norms(bottom)[awake] / norms(np.asarray(theta))[awake]
+    return bottom if np.abs(np.log(ratio)).max() < at.near else np.asarray(theta)
+
+
+@compiled
+def _active_loss(flow: Alternation, y: ParametersLike) -> Any:
+    return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)

@@ -47,7 +47,7 @@ class Thresholds:
     """They rest in any case when their drive has fallen to this part of its largest: the residual must be
     right to the last digit while dormant units wait. In Algorithm 1 dormant units stand still, nobody is
     calm beside them, and every stage ends as the last one: at `last` of this part."""
-    near_rest: float = 0.03
+    near_rest: float = 0.005
     """At this part of their largest drive it is tried whether what is left is a tail in closed form; if not,
     again at a tenth of it, and so on down to `exhausted`."""
     tail_step: float = 0.05

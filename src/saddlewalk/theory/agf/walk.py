@@ -28,34 +28,31 @@ residual does not know about it. The numbers that decide are in `thresholds`, wi
 """
 
 import math
+from contextlib import nullcontext
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from threadpoolctl import ThreadpoolController
 
 from saddlewalk import ode
 from saddlewalk.curves import Stopped
 from saddlewalk.problem import ParametersLike, Problem, compiled, norms
 from saddlewalk.problem.motion import drives, signs
-from saddlewalk.programs import compiled as compiled_program
 from saddlewalk.programs import seldom
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
-from saddlewalk.theory.agf.alternation import Alignment, Alternation, Margins, Rules
-from saddlewalk.theory.agf.plateau import (
-    AbstractLeap,
-    Climb,
-    Climbs,
-    climb_of,
-    leap_of,
-    longest,
-    steepest,
-)
+from saddlewalk.theory.agf.alignment import aligned
+from saddlewalk.theory.agf.alternation import Alternation, Margins, Rules
+from saddlewalk.theory.agf.climb import Climb, steepest
+from saddlewalk.theory.agf.leap import climb_of, leap_ahead, leap_of
 from saddlewalk.theory.agf.record import Moment, Record
-from saddlewalk.theory.agf.settling import Outlook
+from saddlewalk.theory.agf.settling import Outlook, bottom_of_tail
 from saddlewalk.theory.agf.tail import Relaxation, Tail, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
+
+_BLAS = ThreadpoolController()
 
 
 class Walk:
@@ -84,7 +81,8 @@ class Walk:
         # between two pieces everything is NumPy: nothing small is compiled
         theta = np.asarray(theta)
         self.problem, self.real_time = problem, real_time
-        self.theta = _apart(theta) if problem.units.rotatable and real_time else theta
+        apart = problem.units.rotatable and real_time
+        self.theta: np.ndarray = _apart(theta) if apart else theta
         self.at = Thresholds() if thresholds is None else thresholds
         self.aligned, self.max_time = aligned, max_time
         self.bar: Progress | None = None
@@ -130,9 +128,13 @@ class Walk:
     def run(self) -> Stopped:
         """Alternate until nothing is left to learn; the reason is returned."""
         if self.aligned and not self.problem.units.rotatable:
-            self._align_dormant()
-        stopped = self._alternate()
-        self._end_tail(self.max_time)
+            self.theta = aligned(
+                self.problem, self.theta, self.active, self._tolerance(plateau=True), self.at
+            )
+        # small matrices: two threads would wait for each other
+        with _BLAS.limit(limits=1) if self.theta.size <= self.at.dense_tail else nullcontext():
+            stopped = self._alternate()
+            self._end_tail(self.max_time)
         return stopped
 
     @property
@@ -240,42 +242,26 @@ class Walk:
         leap = leap_of(self.problem, self.theta, residual)
         if leap is None:
             return False
-        climb, start = climb_of(self.problem, residual), self.theta
+        start, horizon = self.theta, self._horizon
         pace = np.where(self.active, 1e-300, (2.0 if self.real_time else 1.0) * leap.fastest)
-        horizon = self._horizon
-        good, low, high = 0.0, 0.0, min(longest(leap), horizon)
-        for _ in range(self.at.most_leaps):
-            ahead = float(((margins.waking + 0.5 * self._late) / pace).min())
-            time = low + ahead if low + ahead < high else 0.5 * (low + high)
-            if low + ahead >= horizon and low == good and high == horizon:
-                time = horizon
-            checks = good + (time - good) * np.linspace(0, 1, self.at.leap_checks + 1)[1:]
-            if time > good and not all(self._is_true(leap, climb, one) for one in checks):
-                break
-            good = max(good, time)
-            self.theta = np.where(self.active[:, None], start, leap.after(time))
-            tried = self._margins(flow)
-            nearest = float(tried.waking.min())
-            if (
-                not nearest >= -self._late
-            ):  # nor if it is not a number: numbers have become too large
-                high = time
-            else:
-                low, margins = time, tried
-            if -self._late <= nearest <= 0 or high - low <= 1e-9 * high:
-                break
-        worth = low * float(leap.fastest.max()) > self.at.worth or low == horizon
-        self.theta = np.where(self.active[:, None], start, leap.after(low if worth else 0.0))
-        if worth:
-            self.time += low
-        return worth
 
-    def _is_true(self, leap: AbstractLeap, climb: Climbs, time: float) -> bool:
-        """Whether dormant units, where a leap puts them, climb as it says."""
-        there = leap.after(time)
-        off = norms(climb(there) - leap.velocity(there))[:, 0]
-        largest = leap.fastest * norms(there)[:, 0]
-        return bool((off <= self.at.leap_error * largest)[~self.active].all())
+        def moved(theta: ParametersLike) -> np.ndarray:
+            return np.where(self.active[:, None], start, theta)
+
+        time = leap_ahead(
+            leap,
+            climb_of(self.problem, residual),
+            lambda theta: jax.device_get(_margins_of(flow, moved(theta))),
+            margins,
+            pace=pace,
+            late=self._late,
+            horizon=horizon,
+            at=self.at,
+        )
+        if not (time * float(leap.fastest.max()) > self.at.worth or time == horizon):
+            return False
+        self.theta, self.time = moved(leap.after(time)), self.time + time
+        return True
 
     # --- transitions ----------------------------------------------------------------------------------------
 
@@ -290,7 +276,7 @@ class Walk:
             if self._apply(margins):
                 continue
             if float(margins.resting) <= self.at.at_event or not self.active.any():
-                if self._comes_to_rest():
+                if self._comes_to_rest(margins):
                     return None
                 continue
             tolerance, before = self._tolerance(plateau=False, kind=kind), taken
@@ -303,7 +289,7 @@ class Walk:
                     margins = jax.tree.map(lambda rows: rows[-1], piece.saved)
                     reached = self._reached(margins)
                     rests = not self._apply(margins, reached) and float(margins.resting) <= reached
-                    if rests and self._comes_to_rest():
+                    if rests and self._comes_to_rest(margins):
                         return None
                 elif self._settled(piece, passed, self.evaluations - spent):
                     if self._settle(flow):
@@ -315,12 +301,13 @@ class Walk:
                 kind, patience = self._stiff, self.at.most_steps
         return Stopped.LIMIT
 
-    def _comes_to_rest(self) -> bool:
+    def _comes_to_rest(self, margins: Margins) -> bool:
         """Rest, if what is left is a tail in closed form, or nothing; else go on until nearer to it."""
         if self.real_time:
-            self.active &= ~np.asarray(self._margins(self._flow(plateau=False)).dozing)
+            self.active &= ~np.asarray(margins.dozing)
+        learned = float(margins.view.loss) <= self.nothing
         while True:
-            if self.active.any() and self._close_tail():
+            if self.active.any() and not learned and self._close_tail():
                 return True
             if self.near <= self.at.exhausted:
                 self._rest()
@@ -334,8 +321,6 @@ class Walk:
         if self.theta.size > self.at.dense_tail or self.problem.adaptive:
             return False
         flow = self._flow(plateau=False)
-        if float(self._margins(flow).view.loss) <= self.nothing:
-            return False
         # in any direction, not in theirs: what turns them may still be tiny
         size = norms(self.theta[~self.active])[:, 0].max(initial=0.0)
         growth = self.largest_drive.max() * size ** (self.problem.pace_degree - 2)
@@ -419,44 +404,12 @@ class Walk:
     def _settle(self, flow: Alternation) -> bool:
         """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
         if self.problem.smooth:
-            if not self._polish(flow):
+            bottom = bottom_of_tail(flow, self.theta, self.level, self.at)
+            if bottom is None:
                 return False
+            self.theta = bottom
             self._apply(self._margins(self._flow(plateau=False)))
         self._rest()
-        return True
-
-    def _polish(self, flow: Alternation) -> bool:
-        """The end of a long tail: to the critical point beside which gradient flow has settled.
-
-        Where the loss is flat the flow slows down like a power of time; its place no longer
-        changes, and a quasi-Newton method finds the bottom.
-        """
-        from scipy.optimize import minimize
-
-        shape, start = self.theta.shape, flow.state(self.theta)
-        active = np.broadcast_to(self.active[:, None], shape).ravel()
-        y = np.array(start).ravel()
-
-        def cost(some: np.ndarray) -> tuple[float, np.ndarray]:
-            y[active] = some
-            loss, slope = _active_loss(flow, y.reshape(shape))
-            return float(loss), np.asarray(slope).ravel()[active]
-
-        options = {
-            "maxiter": self.at.polish,
-            "maxfun": 2 * self.at.polish,
-            "gtol": 1e-12,
-            "ftol": 1e-15,
-        }
-        before = cost(y[active].copy())[0]
-        found = minimize(cost, y[active].copy(), jac=True, method="L-BFGS-B", options=options)
-        if before - found.fun > self.at.tail * (self.level - before):
-            return False  # the flow is passing a saddle
-        y[active] = found.x
-        theta = flow.parameters(y.reshape(shape))
-        ratio = norms(theta)[self.active] / norms(self.theta)[self.active]
-        if np.abs(np.log(ratio)).max() < self.at.near:  # else the bottom is infinitely far away
-            self.theta = theta
         return True
 
     def _flow(self, plateau: bool) -> Alternation:
@@ -501,26 +454,6 @@ class Walk:
         theta = np.array(self.theta)
         theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
         self.theta = theta
-
-    def _align_dormant(self) -> None:
-        """Turn every dormant unit, at its norm, to the maximum of utility that it climbs to."""
-        norm = norms(self.theta)
-        residual = compiled.residual(self.problem, self._only_active)
-        flow = Alignment(self.problem, np.ones(()), None, np.asarray(residual), norm)
-        pieces = ode.integrate(
-            flow,
-            self.theta / norm,
-            kind="explicit",
-            rtol=self._tolerance(plateau=True),
-            times=np.zeros(0),
-            max_steps=self.at.most_steps,
-        )
-        for piece in pieces:
-            turning = np.where(self.active, 0.0, piece.saved[-1])
-            if turning.max() <= self.at.aligned or piece.stalled:
-                break
-        direction = piece.end / norms(piece.end)
-        self.theta = np.where(self.active[:, None], self.theta, norm * direction)
 
     def _integrate(self, flow: Alternation, kind: str, rtol: float, most: int | None = None) -> Any:
         """Advance `theta` and the clock piece by piece, and in a transition keep the loss curve."""
@@ -627,11 +560,6 @@ def _apart(theta: np.ndarray) -> np.ndarray:
     """Rotatable units turned so that what they hold together is held by as few as can be."""
     turn = np.linalg.svd(theta, full_matrices=True)[0]
     return turn.T @ theta
-
-
-@compiled_program
-def _active_loss(flow: Alternation, y: ParametersLike) -> Any:
-    return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)
 
 
 @seldom

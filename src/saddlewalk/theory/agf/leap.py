@@ -1,6 +1,6 @@
-r"""Plateaus: with the residual frozen dormant units do not feel each other, and cost next to nothing.
+r"""Plateaus of degree 2 in closed form: with the residual frozen, dormant units move by a matrix exponential.
 
-**Degree 2: a matrix exponential.** Units that are linear in their incoming weights w and in their outgoing
+Units that are linear in their incoming weights w and in their outgoing
 ones a have the utility
 :math:`U = a^\top G w`, with a matrix G that the residual and (with kinks) the samples it sees decide. Then
 
@@ -11,31 +11,17 @@ and each singular pair :math:`(v_k^\top w, u_k^\top a)` turns into itself by cos
 their logarithms. Near the origin that holds for every unit of degree 2, and with kinks until a unit sees
 other samples: so a leap is looked at again where it lands, and taken only as far as the climb there is what
 the matrix says.
-
-**Degree above 2: a clock that does not know the scale.** In direction u and logarithm l of the norm,
-
-.. math:: \frac{du_i}{ds} = w_i\, P_{u_i} c_i, \qquad \frac{dl_i}{ds} = w_i\, u_i^\top c_i, \qquad
-          c_i = \nabla U(e^{l_i} u_i)\, e^{-(\kappa-1) l_i}, \qquad
-          \frac{dt}{ds} = \Big(\sum_j e^{(\kappa-2) l_j}\Big)^{-1},
-
-with weights :math:`w_i = e^{(\kappa-2) l_i} dt/ds` that add up to 1: nothing here is small, whatever the
-scale, and once a unit has found its direction its logarithm grows in proportion to s.
 """
 
 import abc
-import math
 from collections.abc import Callable
-from typing import ClassVar
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from saddlewalk.ode import AbstractFlow, Watch
 from saddlewalk.problem import ParametersLike, Problem, compiled, norms
-from saddlewalk.problem.motion import Either
-from saddlewalk.theory.agf.alternation import Alternation
+from saddlewalk.theory.agf.alternation import Margins
+from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.units.base import AbstractUnits
 
 Weights = Float[np.ndarray, "width size"]
@@ -45,12 +31,8 @@ _ROUNDING = 1e-13
 """A component below this part of a unit is none."""
 _MOST_GROWTH = 330.0
 """Growth, in the exponent, whose square float64 can hold."""
-_GROWTH = 0.5
-"""Most growth in a step, in the exponent: what a step makes of what is tiny is then right to 1e-5."""
-_PROBED = 1e-3
-"""Norm at which the steepest utility is looked for."""
-_LEADING = math.log(1e-16)
-"""Logarithm of a norm below which a unit is its leading order, to the last digit."""
+_STILL = 1e-290
+"""The pace of a unit that does not move."""
 
 
 class AbstractLeap(abc.ABC):
@@ -227,120 +209,60 @@ def longest(leap: AbstractLeap) -> float:
     return _MOST_GROWTH / max(float(np.max(leap.fastest)), 1e-300)
 
 
-def steepest(problem: Problem, residual: Float[np.ndarray, "..."]) -> float:
-    """About the largest drive of a unit in any direction against a residual: some steps up from anywhere.
+def leap_ahead(
+    leap: AbstractLeap,
+    climb: Climbs,
+    look: Callable[[Weights], Margins],
+    margins: Margins,
+    *,
+    pace: Float[np.ndarray, " width"],
+    late: float,
+    horizon: float,
+    at: Thresholds,
+) -> float:
+    """How far a leap is true, up to where the first unit wakes.
 
     Parameters
     ----------
-    problem : units, data and loss.
-    residual : what they climb against.
+    leap : the closed form of a plateau.
+    climb : the velocity of dormant units, to check it with.
+    look : margins of the units where a leap has put them.
+    margins : the same at its beginning.
+    pace : the fastest at which the output of each unit may grow; next to nothing for active ones.
+    late : how much later a unit may wake, in the logarithm of its output.
+    horizon : time at which the plateau ends in any case.
+    at : how exact, and how often it is tried.
     """
-    climb, power = climb_of(problem, residual), problem.pace_degree - 1
-    probes = np.random.default_rng(0).normal(size=(problem.width, problem.size))
-    largest = 0.0
-    for _ in range(4):
-        probes = climb(_PROBED * probes / norms(probes))
-        sizes = norms(probes)
-        largest = max(largest, float(sizes.max()) / _PROBED**power)
-        probes = np.where(sizes > 0, probes, 1.0)
-    return max(largest, 1e-300)
+    good, low, high = 0.0, 0.0, min(longest(leap), horizon)
+    for _ in range(at.most_leaps):
+        ahead = float(((margins.waking + 0.5 * late) / pace).min())
+        time = low + ahead if low + ahead < high else 0.5 * (low + high)
+        if low + ahead >= horizon and low == good and high == horizon:
+            time = horizon
+        checks = good + (time - good) * np.linspace(0, 1, at.leap_checks + 1)[1:]
+        if time > good and not all(_is_true(leap, climb, one, pace, at) for one in checks):
+            break
+        good = max(good, time)
+        tried = look(leap.after(time))
+        nearest = float(tried.waking.min())
+        if nearest >= -late:
+            low, margins = time, tried
+        else:  # also if it is not a number: numbers have become too large
+            high = time
+        if -late <= nearest <= 0 or high - low <= 1e-9 * high:
+            break
+    return low
 
 
-class Climb(AbstractFlow):
-    """Dormant units of degree above 2 on their own clock.
-
-    The state has two columns more than parameters: the logarithm of each norm, and the time that has passed
-    over `unit`, the same in every row.
-    """
-
-    alternation: Alternation
-    first: Float[Either, ""]
-    """Logarithm of the sum over the norms to the power kappa - 2 at the beginning."""
-    drive: Float[Either, ""]
-    """The largest drive: the natural unit of the velocity of a direction."""
-    horizon: Float[Either, ""]
-    """Time, on the same clock, at which it ends."""
-    most: Float[Either, ""]
-    """The longest step: beside a direction that was found, and rests, those that come next may be growing,
-    too small to be seen by the error of a step."""
-
-    watches: ClassVar[bool] = True
-
-    @property
-    def reach(self) -> Either:
-        """The longest step."""
-        return self.most
-
-    @classmethod
-    def of(cls, flow: Alternation, theta: Weights, drive: float, horizon: float) -> "Climb":
-        """The plateau of these units; it may last until the horizon."""
-        degree = flow.problem.pace_degree
-        logs = (degree - 2) * np.log(norms(theta))[~flow.active]
-        first = float(np.logaddexp.reduce(logs.ravel()))
-        most = _GROWTH * drive / ((degree - 1) * steepest(flow.problem, np.asarray(flow.residual)))
-        numbers = (first, drive, horizon * math.exp(first) * drive, most)
-        return cls(flow, *(np.asarray(value, dtype=np.float64) for value in numbers))
-
-    @property
-    def slack(self) -> Array:
-        """As for every unit that wakes."""
-        return self.alternation.slack
-
-    @property
-    def unit(self) -> float:
-        """Time in which the largest units would change, at the beginning."""
-        return math.exp(-float(self.first)) / float(self.drive)
-
-    @staticmethod
-    def state(theta: Weights) -> Float[np.ndarray, "width size_and_two"]:
-        """Direction, logarithm of the norm, time."""
-        norm = norms(theta)
-        return np.concatenate([theta / norm, np.log(norm), np.zeros_like(norm)], axis=1)
-
-    @staticmethod
-    def parameters(y: Float[np.ndarray, "width size_and_two"]) -> Weights:
-        """Back to the parameters."""
-        return y[:, :-2] / norms(y[:, :-2]) * np.exp(y[:, -2:-1])
-
-    def _climb(self, y: Array) -> tuple[Array, Array, Array]:
-        """Parameters at which climbing is tried, their logarithms of norms, and the climb, scale-free."""
-        power = self.alternation.problem.pace_degree - 1
-        log_norm = jnp.maximum(y[:, -2:-1], _LEADING)
-        theta = y[:, :-2] / norms(y[:, :-2]) * jnp.exp(log_norm)
-        return theta, log_norm, self.alternation.push(theta) * jnp.exp(-power * log_norm)
-
-    def velocity(self, y: Array) -> Array:
-        """Of direction, logarithm and time."""
-        _, _, climb = self._climb(y)
-        direction = y[:, :-2] / norms(y[:, :-2])
-        dormant = ~jnp.asarray(self.alternation.active)[:, None]
-        power = (self.alternation.problem.pace_degree - 2) * y[:, -2:-1]
-        total = jax.scipy.special.logsumexp(jnp.where(dormant, power, -jnp.inf))
-        weight = jnp.where(dormant, jnp.exp(power - total), 0.0) / self.drive
-        grows = jnp.sum(direction * climb, axis=1, keepdims=True)
-        time = jnp.broadcast_to(jnp.exp(self.first - total), grows.shape)
-        return jnp.concatenate([weight * (climb - grows * direction), weight * grows, time], axis=1)
-
-    def error_scale(self, y: Array) -> Array:
-        """Directions and logarithms have none; time is measured by what has passed."""
-        return jnp.ones_like(y).at[:, -1].set(1e-3 + y[:, -1])
-
-    def symmetrizer(self, y: Array) -> Array:
-        """Never asked for: steps are explicit."""
-        return jnp.ones_like(y)
-
-    def noise(self, y: Array) -> Array:
-        """Never asked for: steps are explicit."""
-        return jnp.zeros_like(y)
-
-    def watch(self, y: Array, velocity: Array) -> Watch:
-        """The first unit that wakes; what it would be larger is known below the leading order."""
-        theta, log_norm, climb = self._climb(y)
-        problem, rules = self.alternation.problem, self.alternation.rules
-        power = problem.pace_degree - 1
-        margins = self.alternation.margins(theta, climb * jnp.exp(power * log_norm))
-        grows_by = jnp.where(rules.wakes_by_norm, 1.0, problem.degree)
-        waking = margins.waking - grows_by * (y[:, -2] - log_norm[:, 0])
-        late = 1e6 * (1 - y[0, -1] / self.horizon)  # and no later than a millionth
-        margin = jnp.minimum(jnp.minimum(jnp.min(waking), late), 1e3)
-        return Watch(margin, (), jnp.asarray(True), margins.view.drive)
+def _is_true(
+    leap: AbstractLeap,
+    climb: Climbs,
+    time: float,
+    pace: Float[np.ndarray, " width"],
+    at: Thresholds,
+) -> bool:
+    """Whether dormant units, where a leap puts them, climb as it says."""
+    there = leap.after(time)
+    off = norms(climb(there) - leap.velocity(there))[:, 0]
+    largest = leap.fastest * norms(there)[:, 0]
+    return bool((off <= at.leap_error * largest)[pace > _STILL].all())
