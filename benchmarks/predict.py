@@ -151,7 +151,7 @@ training from the same start, `mark` what it should be at most, `calls` those of
 of a Jacobian is one). Errors are those of the jump times. Below 1e-16 gradient flow of linear networks in
 float64 loses small modes in the rounding of large ones: there the error is that of the training.
 
-| network | scale | predict | train | ratio | mark | calls | of train | stages | seen | median error | largest |
+| network | scale | predict | train | ratio | mark | calls | of train | stages | seen | error | largest |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
@@ -159,8 +159,9 @@ float64 loses small modes in the rounding of large ones: there the error is that
 def line(row):
     ratio = f"{row['ratio']:.2f}" if row["ratio"] <= row["mark"] else f"**{row['ratio']:.2f}**"
     cut = "" if math.isinf(row["cut_at"]) else f" (to {row['cut_at']:.3g})"
+    seconds = f"{row['predict_s']:.3g} | {row['train_s']:.3g}"
     return (
-        f"| {row['network']} | {row['scale']:g}{cut} | {row['predict_s']:.3g} | {row['train_s']:.3g} | "
+        f"| {row['network']} | {row['scale']:g}{cut} | {seconds} | "
         f"{ratio} | {row['mark']:g} | {row['predict_rhs']:,} | {row['train_rhs']:,} | {row['stages']} | "
         f"{row['seen']} | {row['median_error']:.0e} | {row['largest_error']:.0e} |"
     )

@@ -165,7 +165,7 @@ class Walk:
 
     def _cross_plateau(self) -> Stopped | None:
         """Dormant units climb with the residual frozen until the first wakes, or active ones leave."""
-        if self.problem.units.rotatable:
+        if self.problem.units.rotatable and not self.active.all():
             self._mix_dormant()
         flow = self._flow(plateau=True)
         margins = self._margins(flow)
