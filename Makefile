@@ -46,6 +46,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
 	$(BIN)/python benchmarks/flow.py
 	$(BIN)/python benchmarks/predict.py
+	$(BIN)/python benchmarks/sizes.py
 	$(BIN)/python benchmarks/first_answer.py
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/agreement.py

@@ -87,9 +87,9 @@ NETWORKS = {
 }
 
 
-def mark(degree, scale, width):
-    """The largest ratio that counts as cheap."""
-    if scale <= 1e-30 or width >= 256 or (degree > 2 and scale <= 1e-4):
+def mark(degree, scale, sleeping):
+    """The largest ratio that counts as cheap; where most units sleep, or plateaus are what costs, a tenth."""
+    if scale <= 1e-30 or sleeping or (degree > 2 and scale <= 1e-4):
         return 0.1
     return 0.5 if scale <= 1e-6 else 1.0
 
@@ -123,7 +123,7 @@ def measure(name, scale, make):
     known = [error for error in report.time_error if math.isfinite(error)]
     setting = SETTINGS.get(name.removeprefix("setting "))
     default = setting is not None and scale == setting.scale
-    wanted = mark(stairs.degree, scale, stairs.problem.width)
+    wanted = mark(stairs.degree, scale, sleeping="width 256" in name)
     return {
         "network": name,
         "scale": scale,

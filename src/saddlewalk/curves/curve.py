@@ -1,6 +1,7 @@
 """A loss curve: times, losses and slopes, predicted or simulated, and where it passes a level."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,11 +93,8 @@ class LossCurve:
         k = int(below[0])
         if k == 0 or self.loss[k - 1] <= level:
             return float(self.time[k])
-        low, high = 0.0, 1.0
-        for _ in range(60):
-            middle = 0.5 * (low + high)
-            low, high = (middle, high) if self._between(k - 1, middle) > level else (low, middle)
-        return float(self.time[k - 1] + high * (self.time[k] - self.time[k - 1]))
+        part = _falls_to_zero(lambda s: self._between(k - 1, s) - level)
+        return float(self.time[k - 1] + part * (self.time[k] - self.time[k - 1]))
 
     def _between(self, k: int, s: float) -> float:
         """The Hermite polynomial at the fraction s of step k."""
@@ -126,6 +124,22 @@ class LossCurve:
         if len(inside) == 0:
             return int(np.argmin(np.abs(self.time - 0.5 * (start + end))))
         return int(inside[np.argmin(np.abs(self.rate[inside]))])
+
+
+def _falls_to_zero(function: Callable[[float], float]) -> float:
+    """Where a function falls through zero between 0 and 1: the Illinois method."""
+    low, high, above, below = 0.0, 1.0, function(0.0), function(1.0)
+    for _ in range(60):
+        if below == 0 or high - low <= 1e-14 or above <= 0:
+            break
+        middle = high - below * (high - low) / (below - above)
+        middle = middle if low < middle < high else 0.5 * (low + high)
+        value = function(middle)
+        if value > 0:
+            low, above, below = middle, value, 0.5 * below
+        else:
+            high, below, above = middle, value, 0.5 * above
+    return high
 
 
 def _noise(values: Curve) -> float:

@@ -7,8 +7,8 @@ which they woke, with accumulated utility :math:`c_i/\eta` (appendix B.3).
 
 **In real time** (`numeric`). At finite scale a transition takes time, in which dormant units go on
 growing, and may wake before it is over. Here a unit wakes well before it is felt, and transitions
-run in real time. Only plateaus are skipped over: there active units rest and the residual is
-frozen, so the cost does not depend on how long they last.
+run in real time. Plateaus are skipped over: there active units rest and the residual is frozen, so the
+cost does not depend on how long they last. So are the ends of transitions, which are exponentials.
 
 **Aligned at once** (`instant-alignment`). Algorithm 1 in which dormant units need no time to find the
 first maximum of their utility.
@@ -118,11 +118,12 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
         )
         with Progress("predicting", start.progress) as walk.bar:
             stopped = walk.run()
-        stages, curve = read_walk(walk)
+        curve = _curve_of(walk)
+        landings = _landings(walk, curve)
         return Outcome(
-            stages=stages,
+            stages=_stages(walk, curve, landings),
             stopped=stopped,
-            assumptions=(_separate(walk, curve), _complete(walk, stopped)),
+            assumptions=(_separate(walk, landings), _complete(walk, stopped)),
             curve=(curve.time, curve.loss),
             initial_loss=float(curve.loss[0]),
             rhs_evaluations=walk.evaluations,
@@ -136,15 +137,20 @@ def read_walk(walk: Walk) -> tuple[tuple[Stage, ...], LossCurve]:
     ----------
     walk : from plateau to plateau.
     """
-    curve = walk.record.curve if walk.problem.smooth else walk.record.curve.evened()
-    return _stages(walk, curve), curve
+    curve = _curve_of(walk)
+    return _stages(walk, curve, _landings(walk, curve)), curve
 
 
-def _separate(walk: Walk, curve: LossCurve) -> Assumption:
+def _curve_of(walk: Walk) -> LossCurve:
+    """The loss curve behind a walk; with kinks its slopes are those of chords."""
+    curve = walk.record.curve
+    return curve if walk.problem.smooth else curve.evened()
+
+
+def _separate(walk: Walk, landings: list[int]) -> Assumption:
     """Fig 7: in wide networks units wake before the last ones have come to rest."""
-    landings = _landings(walk, curve)[1:]
-    early = sum(row not in walk.record.rests for row in landings[:-1])
-    part = early / len(landings) if landings else 0.0
+    early = sum(row not in walk.record.rests for row in landings[1:-1])
+    part = early / (len(landings) - 1) if len(landings) > 1 else 0.0
     return Assumption(
         "separate transitions: part of the stages cut short by the next one",
         early == 0,
@@ -165,10 +171,10 @@ def _complete(walk: Walk, stopped: Stopped) -> Assumption:
     )
 
 
-def _stages(walk: Walk, curve: LossCurve) -> tuple[Stage, ...]:
+def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, ...]:
     """One stage from plateau to plateau, timed where the loss passes the middle."""
     stages = []
-    for a, b in itertools.pairwise(_landings(walk, curve)):
+    for a, b in itertools.pairwise(landings):
         before, after = walk.record.nearest(a), walk.record.nearest(b)
         if a == 0 and not (after.active & ~walk.settled).any() and _is_fading(curve.part(a, b)):
             continue  # the end of a stage that was learned before the start
