@@ -199,6 +199,9 @@ def _round(
     proposed = jnp.where(at_stop & exact, jnp.maximum(carry.h, h * factor), h * factor)
     longer = jnp.where(locating | (carry.fresh & exact), carry.h, proposed)
     longer = jnp.where(first, _first_step(method.flow, carry.h, step), longer)
+    # at a kink a shorter step may err more than the one that enclosed the event: go nearer to it first
+    lost = locating & ~exact
+    longer = jnp.where(lost, 0.5 * h, longer)
     time = jnp.where(keep & ~first, jnp.where(at_stop, stop, carry.time + h), carry.time)
     row = jnp.where(keep, carry.kept + 1, len(carry.times))  # out of bounds: dropped
     error = jnp.where(carry.fresh | first, carry.error, error)
@@ -216,7 +219,7 @@ def _round(
         fresh=changes | (carry.fresh & ~keep),
         h=longer,
         error=error_kept,
-        bracket=_select(keep | ((seen.margin > 0) & ~locating), _open(margin), bracket),
+        bracket=_select(keep | lost | ((seen.margin > 0) & ~locating), _open(margin), bracket),
         kept=carry.kept + keep,
         tried=carry.tried + ~first,
         evaluations=carry.evaluations + step.evaluations,

@@ -202,12 +202,12 @@ def find_tail(
             break
         before = left
     off = offs[1]
-    if not (off <= at.tail_step and min(offs) <= at.tail_near):
+    if not (off <= at.tail_step and offs[-1] <= at.tail_near):
         return None
     if not real_time:
         got, grows = 0 * got, 0 * grows
     dormant = ~np.asarray(flow.active)
-    size = norms(theta)[:, 0]
+    size = np.maximum(norms(theta)[:, 0], 1e-300)  # a dormant unit may have shrunk to nothing
     gets = (norms(got)[:, 0] / size)[dormant]
     lasts = _ratio(relaxation.over(3), relaxation.over(2))
     growth = np.abs(grows[dormant]).max(initial=0.0)

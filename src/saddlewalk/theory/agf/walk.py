@@ -200,7 +200,9 @@ class Walk:
     @property
     def _leaves(self) -> float:
         """When active units will have left the saddle at which they rest, if it is one."""
-        return math.inf if self.tail is None else self.tail.begins + self.tail.leaves
+        if self.tail is None or not self.real_time:  # Algorithm 1 rests at every critical point
+            return math.inf
+        return self.tail.begins + self.tail.leaves
 
     def _climb(self, flow: Alternation, most: int) -> int | None:
         """Integrate dormant units; the steps that it took, or none if it stalled."""
@@ -243,7 +245,8 @@ class Walk:
         if leap is None:
             return False
         start, horizon = self.theta, self._horizon
-        pace = np.where(self.active, 1e-300, (2.0 if self.real_time else 1.0) * leap.fastest)
+        fastest = np.maximum(leap.fastest, 1e-300)  # a unit that sees no sample does not move
+        pace = np.where(self.active, 1e-300, (2.0 if self.real_time else 1.0) * fastest)
 
         def moved(theta: ParametersLike) -> np.ndarray:
             return np.where(self.active[:, None], start, theta)
@@ -292,7 +295,7 @@ class Walk:
                     if rests and self._comes_to_rest(margins):
                         return None
                 elif self._settled(piece, passed, self.evaluations - spent):
-                    if self._settle(flow):
+                    if self._settle():
                         return None
                     spent = self.evaluations
             if taken == before:  # not one step was good
@@ -330,9 +333,12 @@ class Walk:
         tail = find_tail(flow, self.theta, relaxation, self.at, self.time, self.real_time)
         if tail is None:
             return False
-        self.theta, self.level = tail.theta, tail.loss
-        self.tail = tail
+        before, awake, level = self.theta, self.active.copy(), self.level
+        self.theta, self.level, self.tail = tail.theta, tail.loss, tail
         self._apply(self._margins(self._flow(plateau=False)))
+        if (self.active & ~awake).any():  # it does not rest: somebody wakes on the way there
+            self.theta, self.level, self.tail, self.active = before, level, None, awake
+            return False
         return True
 
     def _end_tail(self, time: float) -> None:
@@ -346,9 +352,10 @@ class Walk:
             rows[:, 0], rows[:, 2] = 0.0, 0.0
         if len(rows):
             self.record.add(rows + np.array([tail.begins, 0.0, 0.0]))
-        if lasted < tail.lasts:
+        grown = min(lasted, tail.leaves)
+        if self.real_time and (lasted < tail.lasts or math.isfinite(tail.leaves)):
             felt = tail.relaxation.kept.reshape(self.theta.shape) & self.active[:, None]
-            self.theta = np.where(felt, tail.parameters(lasted), self.theta)
+            self.theta = np.where(felt, tail.parameters(grown), self.theta)
         output = np.asarray(compiled.feature_lengths(self.problem, self.theta))
         last = Moment(0, self.theta, self.active.copy(), output)
         row = rows[-1] if len(rows) else [0.0, tail.loss, 0.0]
@@ -401,9 +408,10 @@ class Walk:
         drive = drives(self.problem, self.theta, way / max(lasted, 1e-300))
         return bool((drive <= self.at.convergence * self.largest_drive)[self.active].all())
 
-    def _settle(self, flow: Alternation) -> bool:
+    def _settle(self) -> bool:
         """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
         if self.problem.smooth:
+            flow = self._flow(plateau=False)
             bottom = bottom_of_tail(flow, self.theta, self.level, self.at)
             if bottom is None:
                 return False
