@@ -26,7 +26,7 @@ DESIGNS = 6
 def general_position() -> FigureResult:
     """Diagonal networks on designs from orthogonal to ill-conditioned; resonance in modular addition."""
     shape = (len(SCALES), len(CONDITIONS), DESIGNS)
-    ordered = {method: np.zeros(shape) for method in ("closed", "numeric")}
+    ordered = {method: np.zeros(shape) for method in ("paper", "numeric")}
     error = {method: np.zeros(shape) for method in ordered}
     for s, scale in enumerate(SCALES):
         for c, condition in enumerate(CONDITIONS):
@@ -60,16 +60,16 @@ def general_position() -> FigureResult:
         "how far the order of features survives correlated inputs and resonant frequencies",
         (
             Claim(
-                "at the smallest scale the closed form has the order right on every design "
+                "at the smallest scale the printed formulas have the order right on every design "
                 f"(part right, scales {listed(SCALES)})",
-                listed(ordered["closed"].mean(axis=(1, 2))),
-                bool(ordered["closed"][-1].all()),
+                listed(ordered["paper"].mean(axis=(1, 2))),
+                bool(ordered["paper"][-1].all()),
             ),
             Claim(
-                "its errors of jump times shrink with the scale at every condition "
+                "their errors of jump times shrink with the scale at every condition "
                 f"(median of the worst, condition {CONDITIONS[-1]:g}, scales {listed(SCALES)})",
-                listed(limit["closed"][:, -1]),
-                bool((np.diff(limit["closed"], axis=0) < 0).all()),
+                listed(limit["paper"][:, -1]),
+                bool((np.diff(limit["paper"], axis=0) < 0).all()),
             ),
             Claim(
                 "AGF in real time has it right on every design of condition up to 100 "
@@ -103,9 +103,9 @@ def general_position() -> FigureResult:
         {
             "conditions": list(CONDITIONS),
             "scales": list(SCALES),
-            "order_closed": ordered["closed"].mean(axis=2).tolist(),
+            "order_printed": ordered["paper"].mean(axis=2).tolist(),
             "order_real_time": ordered["numeric"].mean(axis=2).tolist(),
-            "time_error_closed": limit["closed"].tolist(),
+            "time_error_printed": limit["paper"].tolist(),
             "time_error_real_time": limit["numeric"].tolist(),
         },
     )

@@ -82,6 +82,8 @@ def _mean_over_stages(
     for stage in stages:
         parts = stage.parts or (stage,)
         drops = -np.diff([level, *(part.loss for part in parts)])
-        means.append(float(np.average([next(left) for _ in parts], weights=drops)))
+        # a step below rounding takes nothing
+        weights = drops if drops.sum() > 0 else np.ones(len(parts))
+        means.append(float(np.average([next(left) for _ in parts], weights=weights)))
         level = stage.loss
     return float(np.mean(means)) if means else None
