@@ -107,7 +107,8 @@ def page(known):
     }
     return (
         "# What a first answer costs\n\nMade by `benchmarks/first_answer.py`: CPU seconds (user and system) "
-        "of commands in new processes, with import and compilation, the better of two runs. Predictions "
+        "of commands in new processes, with import and compilation, the better of two runs "
+        "(the second finds the programs that the first has kept). Predictions "
         "are `saddlewalk predict SETTING --method numeric`, comparisons `saddlewalk compare SETTING`, both "
         "at the default size. The mark is 4 s for a prediction and 6 s for a comparison, and a third of "
         f"what it was for modular addition. Before: version {names.get('before', '(not measured)')}; now: "
