@@ -30,6 +30,10 @@ def linear():
     return sw.tasks.linear_map(1000, 1000), sw.units.Dense(1000, "linear"), 1e-6, math.inf
 
 
+def linear_begins():
+    return (*linear()[:3], 2.0)
+
+
 def relu():
     import saddlewalk as sw
 
@@ -54,6 +58,7 @@ def modular():
 ROWS = {
     "diagonal, 10,000 inputs, 1,000 samples": diagonal,
     "linear, 1,000 x 1,000": linear,
+    "linear, 1,000 x 1,000, first stages": linear_begins,
     "relu, width 1,000, 10,000 images": relu,
     "attention, 64 components, 65 heads": attention,
     "modular addition, p = 97, 256 units": modular,

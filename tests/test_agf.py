@@ -9,8 +9,10 @@ from scipy.linalg import expm
 
 import saddlewalk as sw
 from saddlewalk import ode
+from saddlewalk.curves.stages import describe
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
+from saddlewalk.theory.agf.naming import name_feature
 from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.units import AbstractUnits
 
@@ -39,7 +41,7 @@ class Huber(AbstractLoss):
 def climb(problem, theta, time):
     """Dormant units alone, for some time, through the package."""
     walk = Walk(problem, theta, real_time=False)
-    flow = walk._flow(plateau=True)
+    flow = walk.flow(plateau=True)
     pieces = ode.integrate(
         flow,
         flow.state(theta),
@@ -320,3 +322,52 @@ def test_accelerated_time_in_units_of_the_mean_threshold():
     assert stairs.eta == pytest.approx(np.mean(1 / norm - 1), rel=1e-12)
     with pytest.raises(sw.InputError, match="'norm' or 'mean'"):
         sw.predict(task, units, 1e-4, 0, method="closed", eta="other")
+
+
+def test_all_units_of_a_stage_are_named_the_largest_first():
+    """Orthogonal inputs with coefficients of one size: all of them are learned at once."""
+    x = np.linalg.qr(np.random.default_rng(0).normal(size=(12, 6)))[0] * np.sqrt(12)
+    beta = np.array([2.0, -2.0, 0.0, 2.0, -2.0, 0.0])
+    problem = sw.Problem(sw.tasks.from_arrays(x, x @ beta), DIAGONAL)
+    (stage,) = sw.predict(problem.task, DIAGONAL, 1e-4, method="numeric").stages
+    named = [stage.feature, *stage.feature["others"]]
+    assert {f["index"]: f["sign"] for f in named} == {0: 1, 1: -1, 3: 1, 4: -1}
+    assert stage.described.startswith("4 coordinates: ")
+    assert stage.described.endswith(" and 1 more")
+
+    after = np.array([[1.0, 0.1], [0.1, 3.0], [0.0, 0.0], [2.0, 0.1], [0.0, 0.0], [0.0, 0.0]])
+    with sw.float64():
+        feature = name_feature(problem, 0 * after, after, (0, 1, 3))
+    assert describe(feature) == "3 coordinates: 1 (-), 3 (+), 0 (+)"
+
+
+class Logistic(AbstractLoss):
+    """-log of the probability of a label of 1 or -1."""
+
+    def __call__(self, output, target):
+        return jnp.sum(jnp.logaddexp(0.0, -output * target))
+
+
+def test_linear_neurons_under_another_loss_learn_a_direction():
+    """From a small start the first direction is that of E y x, whatever the loss."""
+    x = np.random.default_rng(0).normal(size=(30, 2))
+    y = np.sign(x[:, 0] + 0.3 * x[:, 1])
+    units = sw.units.Dense(3, "linear")
+    stairs = sw.predict(sw.tasks.from_arrays(x, y), units, 1e-3, penalty=Logistic())
+    feature = stairs[0].feature
+    assert feature["kind"] == "direction"
+    separates = (x @ feature["vector"]) * y
+    assert separates.min() > 0 or separates.max() < 0
+
+
+def test_neurons_with_biases_are_predicted():
+    """Neither of the two steps is odd in the inputs: without biases they cannot be learned."""
+    x = np.random.default_rng(0).normal(size=(40, 2))
+    y = np.tanh(2 * x[:, 0] - 1) + 0.5 * np.tanh(x[:, 1] + 0.5)
+    task, units = sw.tasks.from_arrays(x, y), sw.units.Dense(4, "tanh", bias=True)
+    stairs = sw.predict(task, units, 1e-3, max_time=300.0)
+    report = sw.compare(stairs, sw.train(task, units, 1e-3, max_time=300.0))
+    assert report.order
+    assert len(stairs) == report.stages_reached == 2
+    assert max(report.time_error) < 2e-3
+    assert stairs.loss_levels[-1] < 1e-3 * stairs.initial_loss

@@ -1,6 +1,9 @@
 """The command line as a user meets it: JSON, folders, exit codes, one sentence for bad input."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -86,6 +89,9 @@ def test_csv_with_and_without_header(run, fig3, tmp_path):
         json.loads(run("predict", "diagonal", "--data", tmp_path / name, "--json").stdout)
         for name in ("plain.csv", "named.csv")
     ]
+    for stage in records[1]["stages"]:
+        for feature in (stage["feature"], *stage["feature"].get("others", ())):
+            assert feature.pop("name") == "abcde"[feature["index"]]
     assert records[0]["stages"] == records[1]["stages"]
 
 
@@ -155,7 +161,6 @@ def bad_files(folder):
     good = {"X": np.random.default_rng(0).normal(size=(6, 2)), "y": np.arange(6.0)}
     np.savez(folder / "nan.npz", X=np.where(good["X"] > 1, np.nan, good["X"]), y=good["y"])
     np.savez(folder / "long.npz", X=good["X"], y=np.arange(7.0))
-    np.savez(folder / "constant.npz", X=np.column_stack([good["X"], np.ones(6)]), y=good["y"])
     np.savez(folder / "names.npz", A=good["X"])
     np.savez(folder / "text.npz", X=np.array([["a", "b"]]), y=[1.0])
     np.savez(folder / "object.npz", X=np.array([{}], dtype=object), y=[1.0])
@@ -207,20 +212,22 @@ def bad_files(folder):
         (["predict", "diagonal", "--data", "whole.npz", "--dim", "3"], "nothing to make"),
         (["predict", "diagonal", "--data", "nan.npz"], "NaN or infinite"),
         (["predict", "diagonal", "--data", "long.npz"], "6 samples and y has 7"),
-        (["predict", "diagonal", "--data", "constant.npz"], "constant"),
+        (["predict", "diagonal", "--targets", "2"], "give it as --data"),
+        (["predict", "diagonal", "--data", "whole.npz", "--targets", "2"], "the array y"),
+        (["predict", "linear", "--standardize"], "no columns to --standardize"),
         (["predict", "diagonal", "--data", "names.npz"], "it holds A"),
         (["predict", "diagonal", "--data", "text.npz"], "must hold numbers"),
-        (["predict", "diagonal", "--data", "object.npz"], "cannot be read"),
+        (["predict", "diagonal", "--data", "object.npz"], "array of Python objects"),
         (["predict", "diagonal", "--data", "cut.npz"], "truncated"),
         (["predict", "diagonal", "--data", "empty.npz"], "truncated"),
         (["predict", "diagonal", "--data", "ragged.csv"], "different lengths"),
         (["predict", "diagonal", "--data", "hole.csv"], "NaN or infinite"),
-        (["predict", "diagonal", "--data", "words.csv"], "separated by commas"),
+        (["predict", "diagonal", "--data", "words.csv"], "a single label"),
         (["predict", "diagonal", "--data", "one.csv"], "one column"),
         (["predict", "diagonal", "--data", "nothing.csv"], "no rows"),
         (["predict", "diagonal", "--data", "data.txt"], "must end in"),
         (["reproduce", "agf-9"], "Did you mean"),
-        (["predict", "diagonal", "--data", "typo.csv"], "row 1 has '1O'"),
+        (["predict", "diagonal", "--data", "typo.csv"], "line 1, column 2 has '1O'"),
         (["predict", "diagonal", "--data", ""], "--data is empty"),
         (["predict", "diagonal", "--out", ""], "name of its own"),
         (["predict", "diagonal", "--out", ".", "--force"], "name of its own"),
@@ -326,3 +333,157 @@ def test_what_has_no_meaning_is_refused(run, arguments, words):
     done = run(*arguments)
     assert done.exit_code == 2
     assert words in done.output
+
+
+AT_IMPORT = """
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "{moment}":
+            sys.meta_path.remove(self)
+            os.kill(os.getpid(), signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+"""
+AT_PROGRESS = """
+from saddlewalk.show import progress
+
+class Progress(progress.Progress):
+    def update(self, message, fraction=None):
+        if self._what.startswith("{moment}"):
+            os.kill(os.getpid(), signal.SIGINT)
+
+progress.Progress = Progress
+"""
+WAITS = """
+from saddlewalk.show import progress
+
+class Progress(progress.Progress):
+    def __enter__(self):
+        print("computing", flush=True)
+        sys.stdin.readline()
+        return self
+
+progress.Progress = Progress
+"""
+PROCESS = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests may run in the background
+{first}
+from saddlewalk.__main__ import run
+sys.argv = ["saddlewalk", *sys.argv[1:]]
+run()
+"""
+
+
+@pytest.mark.parametrize(
+    ("when", "moment", "words"),
+    [
+        (AT_IMPORT, "click", "interrupted"),
+        (AT_IMPORT, "jaxlib.mlir.ir", "interrupted"),
+        (AT_IMPORT, "saddlewalk.theory.agf.walk", "interrupted"),
+        (AT_PROGRESS, "predict", "interrupted"),
+        (AT_PROGRESS, "train", "interrupted: the result is the part that was computed"),
+    ],
+)
+def test_ctrl_c_in_a_comparison_is_one_line_and_130(when, moment, words, tmp_path):
+    program = PROCESS.format(first=when.format(moment=moment))
+    arguments = ("compare", "relu", "--samples", "20", "--out", str(tmp_path / "out"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr.splitlines()[-1]) == (130, words)
+    assert "Traceback" not in done.stderr
+    assert any(tmp_path.iterdir()) == (moment == "train")  # the part is kept, and no draft is left
+
+
+def test_of_two_runs_at_once_into_one_folder_the_second_is_refused(run, data, tmp_path):
+    out = tmp_path / "out"
+    options = ("--data", str(data), "--out", str(out), "--force")
+    program = PROCESS.format(first=WAITS)
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "train", "diagonal", "--max-time", "1", *options],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as first:
+        assert first.stdout.readline() == "computing\n"
+        second = run("train", "diagonal", "--max-time", 2, *options)
+        assert second.exit_code == 2
+        assert f"Another process is writing {out}." in second.output
+        first.communicate("\n")
+    assert first.returncode == 0
+    config = json.loads((out / "config.json").read_text())["configuration"]
+    assert config["max_time"] == 1.0
+    assert run("train", "diagonal", "--max-time", 2, *options).exit_code == 0
+
+
+@pytest.mark.parametrize("more", [(), ("--json",)])
+@pytest.mark.parametrize("verb", ["predict", "train", "compare", "diagnose"])
+def test_a_width_that_no_machine_holds_is_one_sentence(run, verb, more):
+    result = run(verb, "relu", "--width", 10**9, *more)
+    assert result.exit_code == 2
+    assert "GB of memory" in result.output
+    assert "--width" in result.output
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("setting", ["diagonal", "relu", "two-layer"])
+def test_a_default_is_never_larger_than_what_was_asked_for(run, setting, tmp_path):
+    """5 coefficients and 3 directions are meant where there are as many inputs."""
+    options = ("--dim", 2, "--samples", 20, "--max-time", 0.1, "--out", tmp_path / "out")
+    assert run("train", setting, *options).exit_code == 0
+    config = json.loads((tmp_path / "out" / "config.json").read_text())["configuration"]
+    assert config["sparsity" if setting == "diagonal" else "features"] == 2
+
+
+def test_the_configuration_of_a_file_holds_no_sizes_of_made_data(run, data, tmp_path):
+    options = ("--data", data, "--max-time", 0.1, "--out", tmp_path / "out")
+    assert run("train", "relu", *options).exit_code == 0
+    config = json.loads((tmp_path / "out" / "config.json").read_text())["configuration"]
+    made = {"samples", "dim", "outputs", "features", "noise", "data_seed", "images"}
+    assert not made & set(config)
+    assert config["data"] == str(data)
+
+
+def test_columns_are_standardized_and_targets_chosen(run, tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 2)) * [1.0, 1e4] + [5.0, 0.0]
+    table = np.column_stack([x @ [1.0, 3e-4], x])
+    np.savetxt(tmp_path / "own.csv", table, delimiter=";", header="price;rooms;age", comments="")
+    options = ("--data", tmp_path / "own.csv", "--targets", "price", "--standardize", "--json")
+    found = json.loads(run("predict", "diagonal", *options).stdout)
+    assert found["initial_loss"] == pytest.approx(0.5)  # half the variance
+    assert [stage["units"] for stage in found["stages"]] == [[1], [0]]
+
+
+def test_a_descent_that_diverges_is_told_by_the_exit_code(run, data, tmp_path):
+    steps = ("--solver", "descent", "--learning-rate", 1e3, "--scale", 0.5)
+    result = run("train", "relu", "--data", data, *steps, "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert "diverged" in result.stderr
+    assert "--learning-rate" in result.stderr
+    record = json.loads((tmp_path / "out" / "result.json").read_text())
+    assert record["stopped"] == "diverged"
+
+
+FULL_DISK = """
+import resource
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))  # bytes of a file; more is refused by the system
+"""
+
+
+def test_a_full_disk_is_one_sentence(data, tmp_path):
+    program = PROCESS.format(first=FULL_DISK)
+    options = ("--data", str(data), "--max-time", "1", "--out", str(tmp_path / "out"))
+    done = subprocess.run(
+        [sys.executable, "-c", program, "train", "diagonal", *options],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "JAX_COMPILATION_CACHE_DIR": ""},
+    )
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].startswith("Error: ")
+    assert "File too large" in done.stderr
+    assert "None" not in done.stderr
+    assert [file.name for file in tmp_path.iterdir()] == ["own.npz"]

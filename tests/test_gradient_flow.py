@@ -292,3 +292,54 @@ def test_observables_and_a_start_of_ones_own(fig3):
 def test_bad_options(fig3, options, message):
     with pytest.raises(sw.InputError, match=message):
         sw.train(fig3, DIAGONAL, **{"scale": 1e-3, **options})
+
+
+class BiasedTanh(sw.units.AbstractUnits):
+    """a tanh(w x + b)."""
+
+    width: int
+
+    def layers(self, inputs, outputs):
+        return {"w": (inputs,), "b": (1,), "a": (outputs,)}
+
+    def respond(self, weights, x):
+        return weights["a"] * jnp.tanh(weights["w"] @ x + weights["b"][0])
+
+
+def test_a_slow_stage_is_waited_for():
+    """A plateau on which every drive is 1e-4 of its largest, and after which a tenth of the loss is left: by
+    an integrator of its own."""
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(40, 4))
+    y = x[:, 0] * (x[:, 0] > 0) - 0.4 * x[:, 1]
+    path = sw.train(sw.tasks.from_arrays(x, y), BiasedTanh(4), 0.01, seed=2)
+
+    def split(flat):
+        theta = flat.reshape(4, 6)
+        hidden = np.tanh(x @ theta[:, :4].T + theta[:, 4])
+        return theta, hidden, hidden @ theta[:, 5] - y
+
+    def velocity(_, flat):
+        theta, hidden, error = split(flat)
+        back = error[:, None] * theta[:, 5] * (1 - hidden**2) / len(x)
+        gradient = np.concatenate(
+            [back.T @ x, back.sum(0)[:, None], (hidden.T @ error / len(x))[:, None]], 1
+        )
+        return -gradient.ravel()
+
+    late = solve_ivp(velocity, (0, 3e4), path.parameters[0].ravel(), "LSODA", rtol=1e-9, atol=1e-12)
+    level = 0.5 * np.mean(split(late.y[:, -1])[2] ** 2)
+    assert path.stopped == "converged"
+    assert path.loss[-1] < level < 0.12 * path.loss[np.searchsorted(path.time, 1700.0)]
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_a_deep_network_does_not_rest_at_a_saddle(seed):
+    """Deep linear networks reach every map: the only minimum has loss 0."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(30, 3))
+    y = x @ (np.linalg.qr(rng.normal(size=(3, 3)))[0] * [2.0, 1.0, 0.3])
+    units = sw.units.Deep((sw.units.Dense(4, "linear"), sw.units.Dense(4, "linear")))
+    path = sw.train(sw.tasks.from_arrays(x, y), units, 0.1, seed)
+    assert path.stopped == "converged"
+    assert path.loss[-1] < 1e-6 * path.loss[0]

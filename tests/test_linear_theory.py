@@ -65,7 +65,7 @@ def predict(method, xx, b, width, scale, seed=0):
 
 def staircase(outcome, scale, eta, seed=0):
     return Staircase(
-        "linear",
+        "moments",
         "closed",
         scale,
         seed,
@@ -425,3 +425,29 @@ def test_what_is_covered():
     assert LinearTheory.covers(sw.Problem(samples, linear_units))
     with sw.float64(), pytest.raises(sw.InputError, match="not dormant"):
         LinearTheory(Start(sw.Problem(task, linear_units), 3.0)).outcome("closed")
+
+
+@pytest.mark.parametrize("commuting", [True, False])
+def test_a_closed_form_that_is_cut_is_the_beginning_of_the_whole(commuting):
+    task, units = sw.tasks.linear_map(5, 4, commuting=commuting), sw.units.Dense(5, "linear")
+    whole = sw.predict(task, units, 1e-4, method="closed")
+    end = 0.5 * (whole.jump_times[1] + whole.jump_times[2])
+    cut = sw.predict(task, units, 1e-4, method="closed", max_time=end)
+    assert len(cut.stages) == 2
+    assert cut.stopped == "limit"
+    np.testing.assert_allclose(cut.jump_times, whole.jump_times[:2], rtol=1e-3)
+    none = sw.predict(task, units, 1e-4, method="closed", max_time=0.2 * whole.jump_times[0])
+    assert len(none.stages) == 0
+    assert none.stopped == "limit"
+
+
+def test_many_modes_are_timed_by_their_squares():
+    """Above 200 outputs singular values are roots of eigenvalues; the times are those of true ones."""
+    rng = np.random.default_rng(0)
+    cross, modes = rng.normal(size=(210, 220)), np.linalg.qr(rng.normal(size=(210, 210)))[0]
+    rows = modes.T @ cross
+    rates = [np.linalg.svd(rows[k:], compute_uv=False) for k in range(210)]
+    times = linear.conjecture_4_1(cross, modes)
+    np.testing.assert_allclose(times, linear.accumulated_times(rates), rtol=1e-9)
+    top = linear.top_output(rows)
+    np.testing.assert_allclose(abs(top @ np.linalg.svd(rows)[0][:, 0]), 1.0, rtol=1e-9)

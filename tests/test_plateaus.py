@@ -107,3 +107,17 @@ def test_a_chattering_slope_makes_no_jumps():
     times = [jump.time for jump in find_jumps(chatters.evened())]
     assert times == pytest.approx([30.0, 70.0], abs=0.2)
     assert len(find_jumps(chatters)) != 2
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_that_lasts_makes_no_jumps(seed):
+    """Two drops and a slow tail, with the noise of minibatches: it is remembered for some thirty steps."""
+    rng, time = np.random.default_rng(seed), np.arange(4000.0)
+    drops = 0.24 / (1 + np.exp((time - 300) / 20)) + 0.17 / (1 + np.exp((time - 1200) / 60))
+    clean = drops + 0.07 + 0.03 * np.exp(-time / 4000)
+    noise = np.zeros(len(time))
+    for k in range(1, len(time)):
+        noise[k] = 0.97 * noise[k - 1] + 2e-4 * rng.normal()
+    jumps = find_jumps(LossCurve.of(time, clean + noise))
+    assert len(jumps) == 2
+    assert [jump.time for jump in jumps] == pytest.approx([300, 1200], rel=0.05)

@@ -1,11 +1,15 @@
 """Loss, residual and utility against sums written out by hand and against autodiff."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import saddlewalk as sw
+from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, norms
 
 
@@ -157,3 +161,70 @@ def test_the_users_jax_configuration_is_left_alone(small_regression):
 def test_bad_data(x, y, message):
     with pytest.raises(sw.InputError, match=message):
         sw.tasks.from_arrays(x, y)
+
+
+@pytest.mark.parametrize("width", [10**9, 10**30])
+def test_a_network_that_no_machine_holds_is_refused_before_anything_is_allocated(fig3, width):
+    units = sw.units.Dense(width, "relu")
+    for verb in (sw.predict, sw.train):
+        with pytest.raises(sw.InputError, match=r"needs at least .* GB .*Take a smaller `width`"):
+            verb(fig3, units, 1e-6)
+
+
+def test_memory_that_is_short_in_the_midst_is_told_in_a_sentence():
+    """A vector of 2^58 bytes fits nowhere; XLA says so in its own words."""
+
+    @in_float64
+    def too_large():
+        return jax.numpy.zeros(2**55).block_until_ready()
+
+    with pytest.raises(sw.InputError, match="not enough memory"):
+        too_large()
+
+
+WRONG = """
+import numpy as np, saddlewalk as sw
+from saddlewalk.problem import SquaredError
+
+class Misspelt(sw.units.AbstractUnits):
+    width: int
+
+    def layers(self, inputs, outputs):
+        return {"weight": (inputs,), "a": (outputs,)}
+
+    def respond(self, weights, x):
+        return weights["a"] * (weights["wieght"] @ x)
+
+x = np.random.default_rng(0).normal(size=(6, 3))
+task, units = sw.tasks.from_arrays(x, x[:, 0]), sw.units.Dense(2, "tanh")
+calls = [lambda: sw.units.Dense("relu"), lambda: sw.units.Dense(3, 5), lambda: sw.units.Deep(3)]
+calls += [lambda: sw.units.Convolution("two")]
+for given in (
+    {"scale": "small"}, {"penalty": SquaredError}, {"penalty": "mse"}, {"rates": 2.0},
+    {"rates": {"w": "fast"}}, {"seed": 1.5}, {"seed": "a"}, {"max_time": "long"}, {"start": {"w": 1.0}},
+    {"units": Misspelt(2)},
+):
+    for verb in (sw.predict, sw.train):
+        full = {"units": units, "scale": 0.1, **given}
+        calls.append(lambda verb=verb, full=full: verb(task, **full))
+for given in ({"solver": 3}, {"learning_rate": "x"}, {"times": "x"}, {"observables": 3}, {"most_saved": 0}):
+    calls.append(lambda given=given: sw.train(task, units, 0.1, **given))
+for call in calls:
+    try:
+        call()
+        print("nothing was raised")
+    except sw.InputError as error:
+        print(error)
+sw.train(task, units, np.array(0.1), np.int64(0), max_time=1.0)
+"""
+
+
+def test_wrong_arguments_are_sentences():
+    """In a process without the checks of types that the tests have: no other error ends it."""
+    out = subprocess.run([sys.executable, "-c", WRONG], capture_output=True, text=True)
+    assert out.returncode == 0, out.stderr[-2000:]
+    said = out.stdout.splitlines()
+    assert len(said) == 29
+    assert "nothing was raised" not in said
+    assert "SquaredError() instead of SquaredError" in out.stdout
+    assert "'wieght', which `layers` does not name. Did you mean 'weight'?" in out.stdout

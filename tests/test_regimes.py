@@ -468,6 +468,30 @@ def test_delayed_rich_run():
     assert found.delay > LATE
 
 
+@pytest.mark.parametrize("samples", [100, 400])
+def test_a_relu_network_far_downstream_is_delayed_and_a_cut_run_does_not_tell(samples):
+    """With few steps the kernel has not turned yet; in the end it has, and balanced it does at once."""
+    rng = np.random.default_rng(0)
+    x, teacher = rng.normal(size=(samples, 30)), rng.normal(size=(3, 30))
+    teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
+    task = sw.tasks.from_arrays(x, np.maximum(x @ teacher.T, 0) @ [1.0, -1.0, 1.0])
+    units = sw.units.Dense(20, "relu")
+    problem = sw.Problem(task, units)
+    with sw.float64():
+        start = problem.initialize(0.1)
+
+    def regime(delta, end):
+        theta = rescaled(problem, start, tau=0.1, delta=delta)
+        path = sw.train(task, units, 0.1, start=theta, max_time=end, progress=False)
+        return sw.diagnose.find_regime(path, moments=24, progress=False)
+
+    cut = regime(-1.0, 1.5)
+    assert cut.name == "too early to say"
+    assert "train on until less than 20% of the loss is left" in str(cut)
+    assert regime(-1.0, 30.0).name == "delayed rich"
+    assert regime(0.0, 30.0).name == "rich"
+
+
 def test_several_outputs_turn_between_each_other():
     """Upstream and widening (Theorem 6): the kernel turns between outputs, while its trace stands still."""
     rng = np.random.default_rng(5)

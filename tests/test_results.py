@@ -11,6 +11,8 @@ import xarray as xr
 
 import saddlewalk as sw
 from saddlewalk import store
+from saddlewalk.problem import AbstractLoss
+from saddlewalk.show.draw import new_figure
 
 UNITS = sw.units.Diagonal()
 
@@ -52,6 +54,44 @@ def test_a_wrong_time_and_level_are_noticed(agreement):
     assert min(wrong.level_error) > 0.9e-3
 
 
+def test_level_errors_are_relative_to_the_level_too(agreement):
+    stairs = agreement.predicted
+    level = agreement.loss_levels[3]
+    stages = [*stairs.stages]
+    stages[3] = dataclasses.replace(stages[3], loss=1.3 * level)
+    wrong = sw.compare(dataclasses.replace(stairs, stages=tuple(stages)), agreement.observed)
+    np.testing.assert_allclose(wrong.level_error_relative[3], 0.3, rtol=0.01)
+    assert wrong.level_error[3] < 0.05
+    assert wrong.to_json()["agreement"]["level_error_relative"] == wrong.level_error_relative
+    assert "of level" in str(wrong)
+    assert wrong.level_error_relative[4] < 1e-3  # a level of nothing is no level
+
+
+class Absolute(AbstractLoss):
+    def __call__(self, output, target):
+        return abs(target - output).sum()
+
+
+def test_what_does_not_belong_together_is_refused(fig3):
+    """Another seed, task, loss, network, rate: each is named, and nothing else."""
+    x = np.random.default_rng(0).normal(size=(20, 3))
+    task, units = sw.tasks.from_arrays(x, x @ [2.0, 1.0, 0.5]), sw.units.Dense(2, "tanh")
+    path = sw.train(task, units, 1e-2, max_time=1.0)
+    assert sw.compare(sw.predict(task, units, 1e-2, max_time=1.0), path)
+    other = sw.tasks.from_arrays(x, x @ [1.0, 2.0, 0.5])
+    wrong = {
+        "seed": sw.predict(task, units, 1e-2, 1, max_time=1.0),
+        "data": sw.predict(other, units, 1e-2, max_time=1.0),
+        "loss": sw.predict(task, units, 1e-2, penalty=Absolute(), max_time=1.0),
+        "units": sw.predict(task, sw.units.Dense(2, "sin"), 1e-2, max_time=1.0),
+        "rates": sw.predict(task, units, 1e-2, rates={"a": 2.0}, max_time=1.0),
+        "scale": sw.predict(task, units, 1e-3, max_time=1.0),
+    }
+    for name, stairs in wrong.items():
+        with pytest.raises(sw.InputError, match=f"They differ in {name}: [^;]*Compare"):
+            sw.compare(stairs, path)
+
+
 def test_predictions_of_another_problem_are_refused(agreement):
     other = dataclasses.replace(agreement.predicted, initial_loss=1.0)
     with pytest.raises(sw.InputError, match="different problems"):
@@ -79,7 +119,7 @@ def test_a_run_that_reaches_no_jump(fig3, agreement):
 
 
 def test_scales_must_match(fig3, fig3_paths):
-    with pytest.raises(sw.InputError, match="is for scale 1e-08"):
+    with pytest.raises(sw.InputError, match="scale: 1e-08 and 1e-06"):
         sw.compare(sw.predict(fig3, UNITS, 1e-8), fig3_paths[1e-6])
 
 
@@ -151,11 +191,29 @@ def test_a_failed_folder_leaves_the_old_folder(tmp_path):
         store.check_folder_free(target, force=True)
 
 
+def test_a_folder_that_another_process_made_meanwhile_is_not_replaced(tmp_path):
+    def slower():
+        with store.new_folder(tmp_path / "run"), store.new_folder(tmp_path / "run") as faster:
+            (faster / "result.json").write_text("faster")
+
+    with pytest.raises(sw.InputError, match="by another process meanwhile"):
+        slower()
+    assert (tmp_path / "run" / "result.json").read_text() == "faster"
+    assert [file.name for file in tmp_path.iterdir()] == ["run"]
+
+
 def test_pictures(agreement, tmp_path):
     for k, result in enumerate((agreement, agreement.predicted, agreement.observed)):
         for suffix in ("png", "svg"):
             result.plot(tmp_path / f"{k}.{suffix}")
             assert (tmp_path / f"{k}.{suffix}").stat().st_size > 5000
+
+
+def test_pictures_on_axes_of_ones_own(agreement):
+    for result in (agreement, agreement.predicted, agreement.observed):
+        _, axes = new_figure()
+        assert result.plot(ax=axes) is axes
+        assert axes.lines
 
 
 def test_tables_name_what_they_show(agreement):
@@ -169,3 +227,50 @@ def test_importing_the_package_does_not_start_jax():
     code = "import sys, saddlewalk, saddlewalk.cli; print('jax' in sys.modules)"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "False"
+
+
+# --- pictures -----------------------------------------------------------------------------------------------
+
+
+def test_names_in_a_picture_neither_meet_nor_leave_it():
+    from saddlewalk.show.draw import new_figure
+    from saddlewalk.show.labels import name_points
+
+    figure, axes = new_figure()
+    time = np.linspace(0.1, 1.0, 40)
+    axes.plot(time, 1 / time, label="loss")
+    axes.legend()
+    points = [(t, 1 / t, f"coordinate {k} (+) and its many parts") for k, t in enumerate(time)]
+    missing = name_points(axes, points)
+    figure.draw_without_rendering()
+    boxes = [text.get_window_extent() for text in axes.texts]
+    assert len(boxes) == 40 - missing
+    assert len(boxes) > 4
+    inside = axes.get_window_extent()
+    for k, box in enumerate(boxes):
+        assert inside.x0 <= box.x0 <= box.x1 <= inside.x1
+        assert inside.y0 <= box.y0 <= box.y1 <= inside.y1
+        assert not any(box.overlaps(other) for other in boxes[k + 1 :])
+        assert not box.overlaps(axes.get_legend().get_window_extent())
+
+
+def test_a_picture_ends_after_the_loss_has_fallen():
+    from saddlewalk.show.draw import end_of_fall
+
+    time = np.linspace(0, 20, 2001)
+    assert abs(end_of_fall(time, np.exp(-time)) - np.log(100)) < 0.02
+
+
+def test_a_comparison_shows_what_grows(tmp_path):
+    """Coefficients of a diagonal network end at those of least squares."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    task = sw.tasks.from_arrays(x, x @ [2.0, 0.0, -1.0])
+    report = sw.compare(
+        sw.predict(task, sw.units.Diagonal(), 1e-3), sw.train(task, sw.units.Diagonal(), 1e-3)
+    )
+    axes = report.plot(tmp_path / "figure.png")
+    lower = axes.get_figure().axes[1]
+    ends = {line.get_label(): line.get_ydata()[-1] for line in lower.get_lines()}
+    found = [ends[f"coordinate {k}"] for k in range(3)]
+    np.testing.assert_allclose(found, [2.0, 0.0, -1.0], atol=1e-2)

@@ -291,7 +291,12 @@ TOLD = "must hold theta (1, 3), or w (1, 2) and a (1, 1); it holds"
         ("nan.npz", {"theta": np.full((1, 3), np.nan)}, [], "holds NaN or infinite numbers; save"),
         ("words.npz", {"theta": np.full((1, 3), "a")}, [], "real numbers"),
         ("complex.npz", {"theta": np.full((1, 3), 1j)}, [], "real numbers"),
-        ("object.npz", {"theta": np.full((1, 3), None)}, [], "object.npz cannot be read as .npz"),
+        (
+            "object.npz",
+            {"theta": np.full((1, 3), None)},
+            [],
+            "object.npz is an array of Python objects",
+        ),
         ("zeros.npz", {"theta": np.zeros((1, 3))}, [], "a unit of zeros"),
         ("good.npz", {"theta": np.ones((1, 3))}, ["--delta", "1"], "leave out --delta"),
         ("good.npz", {"theta": np.ones((1, 3))}, ["--alpha", "2"], "leave out --alpha"),
@@ -319,3 +324,58 @@ def test_equal_weights_of_a_diagonal_network_have_lost_what_decides(tmp_path):
     run = Run.of("diagonal", dim=2, sparsity=2, start=str(tmp_path / "uv.npz"))
     with pytest.raises(sw.InputError, match="u and v of unit 1 are equal"):
         run.predict()
+
+
+# --- runs of one's own ------------------------------------------------------------------------------
+
+
+def own_run(steps=1500, rate=0.1):
+    """Gradient descent in NumPy on two orthogonal samples: ReLU units learn one after the other."""
+    x, y = np.eye(2), np.array([1.0, 0.5])
+    w = 1e-4 * np.array([[1.0, -1.0], [-1.0, 1.0], [-1.0, 0.5]])
+    a = 1e-4 * np.ones(3)
+    losses, saved, moments = [], [], []
+    for k in range(steps):
+        hidden = np.maximum(x @ w.T, 0)
+        residual = y - hidden @ a
+        losses.append(0.5 * np.mean(residual**2))
+        if k % 10 == 0:
+            moments.append(k)
+            saved.append(np.column_stack([w, a]))
+        slope_w = ((residual[:, None] * a) * (hidden > 0)).T @ x / 2
+        w, a = w + rate * slope_w, a + rate * hidden.T @ residual / 2
+    seen = {"time": rate * np.arange(steps), "loss": losses}
+    return seen, {"time": rate * np.array(moments), "parameters": saved}
+
+
+def test_a_run_of_ones_own_needs_times_losses_and_weights(tmp_path):
+    seen, kept = own_run()
+    problem = sw.Problem(sw.tasks.from_arrays(np.eye(2), [1, 0.5]), sw.units.Dense(3, "relu"))
+    run = sw.Trajectory.from_arrays(seen, kept, problem=problem)
+    phases = sw.diagnose.find_phases(run)
+    assert phases.widths == [0, 1, 2]
+    assert phases.kinds == ["strict saddle", "strict saddle", "minimum"]
+    assert [phase.loss for phase in phases] == pytest.approx([0.3125, 0.0625, 0.0], abs=1e-3)
+    assert sw.diagnose.find_regime(run, moments=6).name == "rich"
+    assert [stage.loss for stage in run.stages] == pytest.approx([0.0625, 0.0], abs=1e-3)
+    again = sw.Trajectory.load(run.save(tmp_path / "run.nc"))
+    assert str(again) == str(run)
+    run.plot(tmp_path / "run.png")
+    phases.plot(tmp_path / "phases.png")
+
+
+def test_what_is_wrong_with_a_run_of_ones_own_is_said():
+    seen, kept = own_run(40)
+    units = sw.units.Dense(3, "relu")
+    other = sw.Problem(sw.tasks.from_arrays(np.eye(2), [1, 2.0]), units)
+    with pytest.raises(sw.InputError, match="does not belong"):
+        sw.Trajectory.from_arrays(seen, kept, problem=other)
+    wrong = {
+        "loss is missing": ({"time": [0.0]}, kept),
+        "40 times and 2": ({**seen, "loss": [1.0, 2.0]}, kept),
+        "must rise": ({**seen, "time": np.zeros(40)}, kept),
+        "moments, width, size": (seen, {"time": [0.0], "parameters": np.ones((1, 3))}),
+    }
+    for words, given in wrong.items():
+        with pytest.raises(sw.InputError, match=words):
+            sw.Trajectory.from_arrays(*given)

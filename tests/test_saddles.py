@@ -1,5 +1,6 @@
 """Fixed points, invariant manifolds, effective width and the saddle test, against theorems and plants."""
 
+import dataclasses
 import json
 
 import jax
@@ -23,7 +24,7 @@ from saddlewalk.diagnose import (
     saddle_test,
     widths_along,
 )
-from saddlewalk.problem import network_at
+from saddlewalk.problem import AbstractLoss, network_at
 from saddlewalk.theory.embedding import embed, manifold_gamma
 from saddlewalk.theory.linear.fixed_points import linear_fixed_points
 from saddlewalk.units import (
@@ -257,11 +258,10 @@ def test_a_width_below_the_rank_has_fewer_fixed_points(small_regression):
 
 
 def planted(kind, units, width, rng):
-    """A layer of 20 units that does the work of `width`, with noise 1e-3."""
+    """A layer of 20 units that does the work of `width`, at right angles, with noise 1e-3."""
     inputs, outputs, many = 4, 2, 20
-    u, v = rng.normal(size=(width, inputs)), rng.normal(size=(width, outputs))
-    u /= np.linalg.norm(u, axis=1, keepdims=True)
-    v /= np.linalg.norm(v, axis=1, keepdims=True)
+    u, v = (np.linalg.qr(rng.normal(size=(size, size)))[0] for size in (inputs, outputs))
+    u, v = u[:width], v[np.arange(width) % outputs]
     owner = np.concatenate([np.arange(width), rng.integers(width, size=many - width)])
     if kind is Z:
         big_u, big_v = np.zeros((many, inputs)), np.zeros((many, outputs))
@@ -302,11 +302,39 @@ def test_effective_width_of_planted_networks(activation, kinds):
                     turned = Layer(turn @ layer.incoming, turn @ layer.outgoing)
                     assert effective_width(problem, problem.put(None, turned)).width == width
         random = problem.put(None, Layer(rng.normal(size=(20, 4)), rng.normal(size=(20, 2))))
-        full = {"linear": 2}.get(activation, 6)
+        full = {"linear": 2, "quadratic": 4}.get(activation, 6)
         assert effective_width(problem, random).width >= full
         nothing = effective_width(problem, 1e-6 * random)
         assert nothing.width == 0
         assert "nothing learned" in str(nothing)
+
+
+@pytest.mark.parametrize(
+    ("activation", "twin"),
+    [
+        ("tanh", lambda u, v: (-u, -v)),
+        ("quadratic", lambda u, v: (-u, v)),
+        ("quadratic", lambda u, v: (2 * u, v / 4)),
+        ("linear", lambda u, v: (-u, -v)),
+    ],
+)
+def test_units_that_the_activation_cannot_tell_apart_count_once(activation, twin):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 4))
+    u, v = rng.normal(size=(3, 4)), rng.normal(size=(3, 2))
+    more_u, more_v = twin(u, 0.4 * v)
+    layer = Layer(np.vstack([u, more_u]), np.vstack([v, more_v]))
+    with sw.float64():
+        problem = sw.Problem(sw.tasks.from_arrays(x, np.tanh(x[:, :2])), Dense(6, activation))
+        theta = problem.put(None, layer)
+        found = effective_width(problem, theta, tolerance=1e-9)
+        assert found.by_relation["equal"] == 3
+        assert sorted(map(sorted, found.members)) in (
+            [[0, 3], [1, 4], [2, 5]],
+            [list(range(6))] * 2,
+        )
+        fewer, few = reduce(problem, theta, relation="equal", width=3)
+        np.testing.assert_allclose(fewer.function(few), problem.function(theta), atol=1e-10)
 
 
 def test_effective_width_of_each_layer_of_a_deep_network():
@@ -386,6 +414,217 @@ def test_weights_anywhere_are_no_fixed_point(small_regression):
     assert saddle_test(problem, theta).kind == "not a fixed point"
     with pytest.raises(sw.InputError, match="shape"):
         saddle_test(problem, theta[:2])
+
+
+# --- exact points: kind and rate are those of that very point ---------------------------------------
+
+
+def point_report(x, y, activation, theta, **options):
+    task = sw.tasks.from_arrays(x, y)
+    return saddle_test(sw.Problem(task, Dense(len(theta), activation)), np.array(theta), **options)
+
+
+def smallest_eigenvalues(problem, theta):
+    flat = jnp.asarray(theta).ravel()
+    matrix = jax.hessian(lambda f: problem.loss(f.reshape(np.shape(theta))))(flat)
+    return np.linalg.eigvalsh(matrix)
+
+
+@pytest.mark.parametrize("name", ["tanh", "quadratic", "linear"])
+@pytest.mark.parametrize("noise", [0.0, 1e-5])
+def test_the_rate_at_a_duplicated_point_is_that_of_its_own_hessian(name, noise):
+    """Duplicates share the work of one unit; no unit is zero, and none is made zero. Beside it, likewise."""
+    rng = np.random.default_rng(3)
+    with sw.float64():
+        narrow = problem_of(name, 1)
+        wide, point = embed(narrow, critical_point(narrow, 1), "equal", unit=1, gamma_v=-0.4)
+        values = smallest_eigenvalues(wide, point)
+        moved = point * (1 + noise * rng.normal(size=point.shape))
+        report = saddle_test(wide, moved)
+        assert values[0] < -1e-3 * values[-1]
+        assert report.kind == "strict saddle"
+        assert report.escape_rate == pytest.approx(-values[0], rel=1e-6 if noise == 0 else 1e-3)
+        if noise == 0:
+            assert report.eigenvalues == pytest.approx(values[:3], abs=1e-6 * values[-1])
+
+
+def test_quadratic_duplicates_of_opposite_sign():
+    report = point_report(np.eye(2), [1, -0.5], "quadratic", [[1, 0, 1.4], [1, 0, -0.4]])
+    assert report.kind == "strict saddle"
+    assert report.escape_rate == pytest.approx(0.2)
+    assert report.duration == np.inf  # what rests exactly never leaves
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
+def test_interpolating_minima(noise):
+    rng = np.random.default_rng(0)
+    theta = np.array([[1, 0, 1 + 1e-6], [0, 1, -0.5]]) + noise * rng.normal(size=(2, 3))
+    assert point_report(np.eye(2), [1, -0.5], "relu", theta).kind == "minimum"
+
+
+HALF = 0.5**0.5
+
+
+@pytest.mark.parametrize(
+    "theta",
+    [
+        [[HALF, HALF], [HALF, HALF]],
+        [[HALF, HALF], [2 * HALF, HALF / 2]],
+        [[1.0, 1.0], [0.0, 0.0]],
+    ],
+    ids=["equal", "proportional", "zero"],
+)
+def test_relu_units_that_fit_what_they_see(theta):
+    """The other sample is seen by no unit: only one at zero could turn to it."""
+    report = point_report([[1.0], [-1.0]], [1.0, 1.0], "relu", theta)
+    if np.any(np.array(theta[1])):
+        assert report.kind == "minimum"
+        assert report.escape_rate == 0
+    else:
+        assert report.kind == "strict saddle"
+        assert report.escape_rate == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-3, 1e-8])
+def test_dead_relu_units_leave_nowhere(size):
+    """A unit that sees no sample has no force on it, in its whole neighborhood."""
+    x, y = [[1.0, 0.0], [1.0, 1.0]], [1.0, 2.0]
+    dead = [-size, -size, size]
+    best = np.linalg.lstsq(np.array(x), np.array(y), rcond=None)[0]
+    theta = [[*(0.9 * best), 1 / 0.9], dead]
+    assert point_report(x, y, "relu", theta).kind == "minimum"
+
+
+def test_the_direction_has_the_rows_of_the_network():
+    theta = [[1e-8, -1e-7, 1e-7], [-1e-7, 2e-7, 1e-7], [1, -1, 1]]
+    report = point_report(np.eye(2), [1, 0.5], "relu", theta)
+    np.testing.assert_allclose(np.abs(report.direction[1]), [0, HALF, HALF], atol=1e-9)
+    np.testing.assert_allclose(report.direction[[0, 2]], 0, atol=1e-9)
+
+
+# --- how long a plateau lasts, against another integrator -------------------------------------------
+
+
+def time_of_half(problem, theta, end, level=0.0):
+    """When the loss has fallen half way to a level, by the Runge-Kutta method of SciPy."""
+    shape, first = theta.shape, float(problem.loss(theta))
+    velocity = jax.jit(lambda flat: problem.velocity(flat.reshape(shape)).ravel())
+    loss = jax.jit(lambda flat: problem.loss(flat.reshape(shape)))
+    half = lambda t, flat: float(loss(flat)) - 0.5 * (first + level)  # noqa: E731
+    half.terminal = True
+    options = {"rtol": 1e-6, "atol": 1e-10, "events": half}
+    run = solve_ivp(lambda t, flat: np.asarray(velocity(flat)), (0, end), theta.ravel(), **options)
+    return run.t[-1], run
+
+
+SINGLE = np.random.default_rng(4).normal(size=(30, 3))
+FIRST_PLATEAUS = {
+    "relu": (Dense(4, "relu"), np.maximum(SINGLE[:, 0], 0), 1e-4),
+    "tanh": (Dense(5, "tanh"), np.tanh(SINGLE[:, 0]), 1e-4),
+    "quadratic": (Dense(3, "quadratic"), SINGLE[:, 0] ** 2, 1e-2),
+    "diagonal": (sw.units.Diagonal(), SINGLE[:, 0], 1e-4),
+}
+
+
+@pytest.mark.parametrize("name", FIRST_PLATEAUS)
+def test_time_left_on_the_first_plateau(name):
+    units, y, scale = FIRST_PLATEAUS[name]
+    with sw.float64():
+        problem = sw.Problem(sw.tasks.from_arrays(SINGLE, y), units)
+        start = np.asarray(problem.initialize(scale))
+        lasts, run = time_of_half(problem, start, 3000.0)
+        for part in (0.0, 0.5):
+            moment = int(np.searchsorted(run.t, part * lasts))
+            theta = run.y[:, moment].reshape(start.shape)
+            report = saddle_test(problem, theta)
+            assert report.kind.is_saddle
+            assert report.duration == pytest.approx(lasts - run.t[moment], rel=0.02)
+
+
+def test_time_left_on_a_later_plateau():
+    """One of two orthogonal samples is fitted; the unit for the other is still small."""
+    theta = np.array([[1e-8, -1e-7, 1e-7], [-1e-7, 2e-7, 1e-7], [1, -1, 1]])
+    with sw.float64():
+        problem = sw.Problem(sw.tasks.from_arrays(np.eye(2), [1, 0.5]), Dense(3, "relu"))
+        lasts, _ = time_of_half(problem, theta, 200.0)
+        report = saddle_test(problem, theta)
+    assert report.duration == pytest.approx(lasts, rel=0.02)
+
+
+def fastest_of(problem, theta, rows):
+    """How fast ReLU units of one output grow: each along the mean of residual times input where it sees."""
+    x, y = np.asarray(problem.task.x), np.asarray(problem.task.y)[:, 0]
+    active = x @ theta[:, :-1].T > 0
+    residual = y - np.maximum(x @ theta[:, :-1].T, 0) @ theta[:, -1]
+    drives = (active * residual[:, None]).T @ x / len(x)
+    return np.linalg.norm(drives[rows], axis=1).max()
+
+
+def test_a_plateau_on_kinks_is_near_a_saddle():
+    """Units that move along kinks have a gradient on either side and go nowhere."""
+    rng = np.random.default_rng(5)
+    task = sw.tasks.from_arrays(rng.normal(size=(10, 3)), rng.normal(size=10))
+    path = sw.train(task, Dense(10, "relu"), 1e-5, seed=5, max_time=60, progress=False)
+    report = saddle_test(path)
+    assert report.gradient_norm > 0.01
+    assert report.kind == "near a saddle"
+    theta = path.parameters[-1]
+    small = np.linalg.norm(theta, axis=1) < 0.1
+    assert report.escape_rate == pytest.approx(fastest_of(path.problem, theta, small), rel=0.02)
+    assert 100 < report.duration < 400
+
+
+def test_all_units_that_are_left_over_enter_the_rate_of_a_wide_relu_network():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=(40, 6))
+    theta = 1e-7 * rng.normal(size=(60, 7))
+    with sw.float64():
+        problem = sw.Problem(sw.tasks.from_arrays(x, rng.normal(size=40)), Dense(60, "relu"))
+        report = saddle_test(problem, theta)
+    assert report.kind == "strict saddle"
+    every = np.ones(60, dtype=bool)
+    assert report.escape_rate == pytest.approx(fastest_of(problem, theta, every), rel=1e-5)
+
+
+def test_what_is_not_known_is_a_dash(small_regression):
+    theta = np.random.default_rng(0).normal(size=(4, 5))
+    report = saddle_test(sw.Problem(small_regression, Dense(4, "tanh")), theta)
+    lines = [line.split() for line in str(report).splitlines()]
+    assert ["escape", "rate", "-"] in lines
+    assert ["time", "left", "here", "-"] in lines
+    assert report.to_json()["escape_rate"] is None
+
+
+@pytest.mark.parametrize("units", [Dense(4, "tanh"), Deep((Dense(3, "tanh"), Dense(3, "tanh")))])
+def test_a_search_that_is_too_long_ends_with_what_is_known(small_regression, units):
+    problem = sw.Problem(small_regression, units)
+    theta = np.random.default_rng(0).normal(size=(problem.width, problem.size))
+    report = saddle_test(problem, theta, limit=1e-9)
+    assert report.kind == "not decided"
+    with sw.float64():
+        loss, slope = jax.value_and_grad(problem.loss)(jnp.asarray(theta))
+    assert report.loss == pytest.approx(float(loss))
+    assert report.gradient_norm == pytest.approx(np.linalg.norm(np.asarray(slope)))
+    assert "longer than its limit" in str(report)
+    json.dumps(report.to_json(), allow_nan=False)
+    with pytest.raises(sw.InputError, match="`limit`"):
+        saddle_test(problem, theta, limit=0.0)
+
+
+def test_a_deep_network_on_its_way(small_regression):
+    """Its hidden layers have units that are left over, but its parameters have no row for each of them."""
+    problem = sw.Problem(small_regression, Deep((Dense(6, "relu"), Dense(5, "relu"))))
+    theta = 0.3 * np.random.default_rng(0).normal(size=(problem.width, problem.size))
+    report = saddle_test(problem, theta)
+    assert report.kind == "not a fixed point"
+    assert np.isnan(report.escape_rate)
+
+
+def test_rounding_is_not_drawn_as_negative_curvature():
+    report = point_report([[1.0], [-1.0]], [1.0, 1.0], "relu", [[HALF, HALF], [HALF, HALF]])
+    noisy = dataclasses.replace(report, eigenvalues=np.array([-4e-11, 0.0, 0.1]))
+    colors = {bar.get_facecolor() for bar in noisy.plot().patches}
+    assert len(colors) == 1
 
 
 # --- points that are easily taken for others --------------------------------------------------------
@@ -616,6 +855,12 @@ def test_results_can_be_kept(relu_phases, kind, tmp_path):
     assert result.plot(axes) is axes
 
 
+def test_a_rate_that_is_not_known_is_null(relu_phases):
+    unknown = dataclasses.replace(relu_phases[1].saddle, escape_rate=np.nan)
+    record = dataclasses.replace(relu_phases[1], saddle=unknown).to_json()
+    assert json.loads(json.dumps(record, allow_nan=False))["escape_rate"] is None
+
+
 def test_phases_from_a_file_know_their_run(relu_phases, tmp_path):
     again = Phases.load(relu_phases.save(tmp_path / "phases.nc"))
     np.testing.assert_array_equal(again.path.loss, relu_phases.path.loss)
@@ -631,3 +876,20 @@ def test_widths_along_a_run(relu_run):
     assert widths[0] == 0
     assert widths[-1] == 2
     assert 1 in widths
+
+
+class _Logistic(AbstractLoss):
+    def __call__(self, output, target):
+        return jnp.sum(jnp.logaddexp(0.0, -output * target))
+
+
+def test_cross_entropy_has_no_finite_minimum_on_data_that_can_be_separated():
+    """One flipped label on top of another sample, and it has one."""
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    y = np.sign(x[:, 0] + 0.3 * x[:, 1])
+    units = sw.units.Dense(2, "tanh")
+    path = sw.train(sw.tasks.from_arrays(x, y), units, 1e-2, penalty=_Logistic())
+    assert find_phases(path).kinds[-1] == "no finite minimum"
+    mixed = sw.tasks.from_arrays(np.concatenate([x, x]), np.concatenate([y, -np.roll(y, 1)]))
+    path = sw.train(mixed, units, 1e-2, penalty=_Logistic(), max_time=1e4)
+    assert find_phases(path).kinds[-1] != "no finite minimum"

@@ -124,3 +124,22 @@ def test_refusals():
         tangent_kernel(problem, np.ones((2, 5)), x=np.ones((3, 7)))
     with pytest.raises(sw.InputError, match="answer a vector"):
         network_kernel(lambda p, x: p @ x, jnp.ones(4), X)
+
+
+def test_samples_that_are_not_kept_are_asked_for():
+    """Linear units need moments alone; a kernel is one of the task's samples."""
+    x = np.random.default_rng(0).normal(size=(9, 3))
+    task, units = sw.tasks.from_arrays(x, x[:, :1]), sw.units.Dense(2, "linear")
+    theta = np.random.default_rng(1).normal(size=(2, 4))
+    with pytest.raises(sw.InputError, match="moments, not samples"):
+        tangent_kernel(sw.Problem(task, units), theta)
+    kept = tangent_kernel(sw.Problem(task, units, keep_samples=True), theta)
+    w, a = theta[:, :3], theta[:, 3:]
+    by_hand = float((a**2).sum()) * x @ x.T + (x @ w.T) @ (x @ w.T).T
+    np.testing.assert_allclose(kept, by_hand, rtol=1e-10)
+    np.testing.assert_allclose(tangent_kernel(sw.Problem(task, units), theta, x=x), by_hand)
+
+
+def test_parameters_that_are_not_finite_are_refused():
+    with pytest.raises(sw.InputError, match="NaN"):
+        network_kernel(lambda w, x: w @ x, np.full((1, 2), np.nan), np.eye(2))

@@ -141,3 +141,34 @@ def test_a_bias_is_an_incoming_weight():
         optimizer.step()
     moved = (net[0].bias.detach().square() - biased).abs().max()
     assert (conserved_deltas(net) - start).abs().max() < 0.1 * moved
+
+
+class Functional(torch.nn.Module):
+    """An activation that no registered module shows."""
+
+    def __init__(self, activation):
+        super().__init__()
+        self.first, self.second = (
+            torch.nn.Linear(3, 5, bias=False),
+            torch.nn.Linear(5, 2, bias=False),
+        )
+        self.activation = activation
+
+    def forward(self, x):
+        return self.second(self.activation(self.first(x)))
+
+
+@pytest.mark.parametrize(
+    "rescale",
+    [lambda net: rescale_units(net, delta=0.5), lambda net: rescale_layers(net, alpha=2.0)],
+)
+def test_a_function_that_would_change_is_refused_and_left_alone(rescale):
+    torch.manual_seed(0)
+    net, x = Functional(torch.tanh), torch.randn(20, 3)
+    before, weights = net(x), [w.clone() for w in net.parameters()]
+    with pytest.raises(sw.InputError, match="homogeneous"):
+        rescale(net)
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), weights, strict=True))
+    good = Functional(torch.relu)
+    before = good(x)
+    torch.testing.assert_close(rescale(good)(x), before, rtol=1e-4, atol=1e-6)

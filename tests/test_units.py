@@ -325,7 +325,7 @@ def test_float32_is_refused(small_regression):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: sw.units.Dense(0), "width must be at least 1"),
+        (lambda: sw.units.Dense(0), "whole number of at least 1; got 0"),
         (lambda: sw.units.Dense(3, "rellu"), "Did you mean 'relu'"),
         (lambda: sw.units.Dense(3).rated({"w": -1.0}, {"w": (2,)}), "must be positive"),
         (lambda: sw.units.Dense(3).rated({"b": 1.0}, {"w": (2,)}), "no layer 'b'"),
@@ -363,3 +363,60 @@ class Biased(sw.units.AbstractUnits):
 )  # fmt: skip
 def test_kinks_are_found(units, smooth):
     assert sw.units.is_smooth(units, 4, 2) == smooth
+
+
+@pytest.mark.parametrize("activation", ["relu", "tanh", "quadratic"])
+def test_a_bias_is_one_more_input_that_is_always_1(activation):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
+    biased = sw.Problem(sw.tasks.from_arrays(x, y), sw.units.Dense(3, activation, bias=True))
+    ones = sw.tasks.from_arrays(np.c_[x, np.ones(12)], y)
+    plain = sw.Problem(ones, sw.units.Dense(3, activation))
+    theta = rng.normal(size=(3, 5))
+    assert biased.degree == plain.degree
+    assert biased.relations() == plain.relations()
+    with sw.float64():
+        np.testing.assert_allclose(biased.loss(theta), plain.loss(theta), rtol=1e-14)
+        np.testing.assert_allclose(biased.velocity(theta), plain.velocity(theta), rtol=1e-12)
+        np.testing.assert_allclose(biased.squares(theta), plain.squares(theta), rtol=1e-14)
+    kernels = [sw.diagnose.tangent_kernel(problem, theta) for problem in (biased, plain)]
+    np.testing.assert_allclose(*kernels, rtol=1e-12)
+
+
+def test_biases_are_those_of_pytorch():
+    """Hidden and output biases of a deep network: loss and gradients against torch."""
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
+    layers = (sw.units.Dense(4, "tanh", bias=True), sw.units.Dense(3, "relu", bias=True))
+    problem = sw.Problem(sw.tasks.from_arrays(x, y), sw.units.Deep(layers, output_bias=True))
+    theta = rng.normal(size=(1, problem.size))
+    linear = [torch.nn.Linear(*sizes, dtype=torch.float64) for sizes in ((2, 4), (4, 3), (3, 2))]
+    order = ["w1", "b1", "w2", "b2", "readout", "bias"]
+    with sw.float64():
+        weights = {name: np.array(value[0]) for name, value in problem.weights(theta).items()}
+        velocity = {
+            name: np.array(v[0]) for name, v in problem.weights(problem.velocity(theta)).items()
+        }
+        loss = float(problem.loss(theta))
+    held = [p for layer in linear for p in layer.parameters()]
+    for name, parameter in zip(order, held, strict=True):
+        parameter.data = torch.from_numpy(weights[name])
+    hidden = torch.relu(linear[1](torch.tanh(linear[0](torch.from_numpy(x)))))
+    theirs = 0.5 * ((linear[2](hidden) - torch.from_numpy(y)) ** 2).sum(1).mean()
+    theirs.backward()
+    assert loss == pytest.approx(theirs.item(), rel=1e-12)
+    for name, parameter in zip(order, held, strict=True):
+        np.testing.assert_allclose(-velocity[name], parameter.grad.numpy(), rtol=1e-10, atol=1e-13)
+    flat = lambda th: problem.function(th.reshape(1, -1)).ravel()  # noqa: E731
+    with sw.float64():
+        jacobian = np.asarray(jax.jacrev(flat)(jnp.asarray(theta[0])))
+    kernel = sw.diagnose.tangent_kernel(problem, theta)
+    np.testing.assert_allclose(
+        np.asarray(kernel).ravel(), (jacobian @ jacobian.T).ravel(), rtol=1e-9, atol=1e-12
+    )
+
+
+def test_linear_neurons_take_a_column_of_ones():
+    with pytest.raises(sw.InputError, match="a column of ones"):
+        sw.units.Dense(3, "linear", bias=True)

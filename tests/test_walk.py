@@ -46,7 +46,7 @@ def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
     theta = np.asarray(problem.initialize(scale, 1))
     walk = Walk(problem, theta, real_time=True)
     assert not walk.active.any()
-    flow = walk._flow(plateau=True)
+    flow = walk.flow(plateau=True)
     horizon = 0.2 / (problem.degree * walk.largest_drive.max() * scale ** (problem.degree - 2))
     climb = Climb.of(flow, theta, float(walk.largest_drive.max()), horizon)
     *_, last = ode.integrate(
@@ -85,7 +85,7 @@ def test_a_tail_is_where_the_flow_goes(name):
     theta = np.asarray(path.parameters[-1])
     walk = Walk(problem, theta, real_time=True)
     walk.active = compiled.feature_lengths(problem, theta) > 0.1
-    flow = walk._flow(plateau=False)
+    flow = walk.flow(plateau=False)
     fastest = Relaxation.of(flow, flow.state(theta), slow=0.0).rates.max()
     relaxation = Relaxation.of(flow, flow.state(theta), slow=0.05 * fastest)
     at = Thresholds(tail_error=1e-2, tail_step=0.2)
@@ -168,6 +168,31 @@ def test_stages_of_degree_above_2_scale_with_the_start(name):
             np.testing.assert_allclose(
                 stairs.loss_levels, found[1e-12].loss_levels, atol=1e-5 * stairs.initial_loss
             )
+
+
+class Trilinear(sw.units.AbstractUnits):
+    width: int
+
+    def layers(self, inputs, outputs):
+        return {"u": (inputs,), "v": (inputs,), "a": (outputs,)}
+
+    def respond(self, weights, x):
+        return weights["a"] * (weights["u"] @ x) * (weights["v"] @ x)
+
+
+def test_active_units_leave_a_saddle_sooner_than_the_clock_can_tell():
+    """At time 1e30 the clock does not know of the ten units of time in which two units leave a saddle where
+    they rested together; the levels are those of gradient flow from a larger start."""
+    x = np.random.default_rng(0).normal(size=(60, 4))
+    task = sw.tasks.from_arrays(x, 2 * x[:, 0] * x[:, 1] - x[:, 2] * x[:, 3])
+    stairs = sw.predict(task, Trilinear(4), 1e-30, method="numeric")
+    path = sw.train(task, Trilinear(4), 1e-6)
+    assert len(stairs.stages) == len(path.stages) == 4
+    levels = [stage.loss for stage in path.stages]
+    # the first is read off where a fall slows down, and does not rest
+    np.testing.assert_allclose(stairs.loss_levels[-4:], levels, atol=0.02 * stairs.initial_loss)
+    times = np.array([stage.time for stage in path.stages]) * 1e24
+    np.testing.assert_allclose(stairs.jump_times, times, rtol=1e-3)
 
 
 def test_diagonal_networks_at_every_scale():

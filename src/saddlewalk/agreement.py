@@ -23,6 +23,7 @@ from saddlewalk.renamed import answer_old_names
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 from saddlewalk.theory.staircase import Staircase
+from saddlewalk.units import Diagonal
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 _GREW = 0.05
 """A unit takes part in a stage if it changes by this part of the one that changes most; half of what
 makes a prediction name it, so that no unit is lost on the border."""
+_LEAST_LEVEL = 1e-6
+"""Part of the first loss below which a level is as good as none: errors are then relative to this."""
 _NOTABLE = 0.01
 """Mean error of the jump times from which a more exact method is named."""
 
@@ -77,6 +80,19 @@ class Agreement(AbstractResult):
         pairs = zip(self.predicted.loss_levels[1:], self.loss_levels, strict=True)
         return [abs(level - seen) / self.predicted.initial_loss for level, seen in pairs]
 
+    @property
+    def level_error_relative(self) -> list[float]:
+        """|level_predicted - level_simulated| / level_simulated after each jump.
+
+        A level below 1e-6 of the initial loss is as good as none, and counts as that.
+        """
+        pairs = zip(self.predicted.loss_levels[1:], self.loss_levels, strict=True)
+        least = _LEAST_LEVEL * self.predicted.initial_loss
+        return [
+            abs(max(level, least) / max(seen, least) - 1) if math.isfinite(seen) else math.nan
+            for level, seen in pairs
+        ]
+
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form (what `saddlewalk compare --json` prints)."""
         return {
@@ -90,6 +106,7 @@ class Agreement(AbstractResult):
                 "time_observed": [_finite(t) for t in self.jump_times],
                 "time_error": [_finite(e) for e in self.time_error],
                 "level_error": [_finite(e) for e in self.level_error],
+                "level_error_relative": [_finite(e) for e in self.level_error_relative],
             },
         }
 
@@ -105,6 +122,7 @@ class Agreement(AbstractResult):
                 "loss_predicted": ("stage", self.predicted.loss_levels[1:]),
                 "loss_observed": ("stage", list(self.loss_levels)),
                 "level_error": ("stage", self.level_error),
+                "level_error_relative": ("stage", self.level_error_relative),
             },
             attrs={"order": int(self.order)},
         )
@@ -122,39 +140,56 @@ class Agreement(AbstractResult):
         stairs = Staircase.from_xarray(data["predicted"].to_dataset())
         return compare(stairs, Trajectory.from_xarray(data["observed"].to_dataset()))
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """Prediction over simulation; a path saves the picture, an axis draws into it.
 
-        Where the task has modes, a second panel shows how much of each the network holds.
+        A picture of its own has a second panel: what grows in the simulation meanwhile.
         """
         from saddlewalk.show import draw
 
-        modes = self.observed.info.get("modes")
-        if modes is None or not (target is None or isinstance(target, str | Path)):
+        target = ax or target
+        if not (target is None or isinstance(target, str | Path)):
             with draw.canvas(target) as axes:
                 self._draw_losses(axes)
+                draw.name_stages(axes, self.predicted)
             return axes
         with draw.two_panels(target) as (axes, lower):
             self._draw_losses(axes)
             axes.set_xlabel("")
-            data = self.observed.data
-            names = [mode_name(mode) or "" for mode in modes]
-            draw.strengths(lower, data["saved"].values, data["strength"].values, names)
+            draw.growth(lower, *self._what_grows)
             for stage in self.predicted.stages:
                 lower.axvline(stage.time, color=draw.PREDICTED, linestyle="--", linewidth=0.7)
+            draw.name_stages(axes, self.predicted)
         return axes
+
+    @property
+    def _what_grows(self) -> tuple[np.ndarray, np.ndarray, list[str], str]:
+        """Moments, values, names, and what they are: modes of the task, coefficients, or outputs of units."""
+        data, modes = self.observed.data, self.observed.info.get("modes")
+        if modes is not None:
+            names = [mode_name(mode) or "" for mode in modes]
+            return data["saved"].values, data["strength"].values, names, "part learned"
+        problem = self.observed.known_problem
+        if problem is not None and isinstance(problem.units, Diagonal):
+            beta = np.asarray(problem.units.coefficients(self.observed.parameters))
+            names = [*problem.task.input_names] or [f"coordinate {k}" for k in range(len(beta[0]))]
+            return data["saved"].values, beta, names, "coefficient"
+        output = data["unit_output"].values
+        return data["time"].values, output, [f"unit {k}" for k in range(len(output[0]))], "output"
 
     def _draw_losses(self, axes: "Axes") -> None:
         from saddlewalk.show import draw
 
         known = [*self.predicted.jump_times, *_known(self.jump_times)]
-        last = float(self.observed.time[-1])
-        end = min(max(last, 1.05 * max(known)), 1.25 * max(known)) if known else None
+        ends = draw.end_of_fall(self.observed.time, self.observed.loss)
+        end = max(1.25 * max(known), 1.1 * ends) if known else None
         draw.loss_curve(axes, self.observed.time, self.observed.loss, label=self.observed.method)
         draw.staircase(axes, self.predicted, end=end)
         axes.set_xlim(0.0, end)
-        if known:
-            draw.stretch(axes, known, self.predicted.loss_levels)
+        if end is not None:
+            draw.stretch(axes, known, self.predicted.loss_levels, end)
         axes.set_title(f"{self.predicted.setting}, scale {self.predicted.scale:g}")
         axes.legend()
 
@@ -177,6 +212,7 @@ class Agreement(AbstractResult):
             "loss after",
             "simulated",
             "error",
+            "of level",
             "learned",
         ]
         rows = []
@@ -190,6 +226,7 @@ class Agreement(AbstractResult):
                     text.number(stage.loss),
                     text.number(self.loss_levels[k]),
                     text.percent(self.level_error[k]),
+                    text.percent(self.level_error_relative[k]),
                     stage.learned,
                 ]
             )
@@ -229,16 +266,7 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
     """
     if not isinstance(stairs, Staircase) or not isinstance(path, Trajectory):
         raise InputError("compare takes a prediction, then a simulation: compare(stairs, path).")
-    start = float(path.loss[0])
-    if not math.isclose(start, stairs.initial_loss, rel_tol=0.5):
-        raise InputError(
-            f"The prediction starts at loss {stairs.initial_loss:g}, the simulation at {start:g}: "
-            "they belong to different problems, or the scale is far from small."
-        )
-    if not math.isclose(stairs.scale, path.info["scale"], rel_tol=1e-9):
-        raise InputError(
-            f"The prediction is for scale {stairs.scale:g}, the simulation for {path.info['scale']:g}."
-        )
+    _check_they_belong_together(stairs, path)
     reading = read_stages(path.curve, stairs.loss_levels)
     missing = (math.nan,) * (len(stairs.stages) - len(reading.rests))
     return Agreement(
@@ -250,6 +278,59 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
         if "modes" in path.info
         else _units_in_order(stairs, path, reading.rests),
     )
+
+
+def _check_they_belong_together(stairs: Staircase, path: Trajectory) -> None:
+    """Refuse a prediction and a simulation of different networks, naming what differs."""
+    differences = [
+        f"{name}: {predicted} and {simulated}"
+        for name, predicted, simulated in (
+            ("scale", f"{stairs.scale:g}", f"{path.info['scale']:g}"),
+            ("seed", stairs.seed, path.info["seed"]),
+            ("task", stairs.setting, path.info["setting"]),
+            *_parts_of_problems(stairs, path),
+        )
+        if predicted != simulated
+    ]
+    start = float(path.loss[0])
+    if not differences and not math.isclose(start, stairs.initial_loss, rel_tol=0.5):
+        differences.append(f"loss at the start: {stairs.initial_loss:g} and {start:g}")
+    if not differences and not _same_losses(stairs, path):
+        differences.append(
+            "data: the simulated weights have other losses on those of the prediction"
+        )
+    if differences:
+        raise InputError(
+            "The prediction and the simulation are of different problems. They differ in "
+            f"{'; '.join(differences)}. Compare what `predict` and `train` give for the same task, "
+            "units, scale and seed."
+        )
+
+
+def _parts_of_problems(stairs: Staircase, path: Trajectory) -> list[tuple[str, str, str]]:
+    """What can be told of both problems in words, where both are known."""
+    if stairs.known_problem is None or path.known_problem is None:
+        return [("degree", str(stairs.degree), str(path.info["kappa"]))]
+    one, other = stairs.known_problem, path.known_problem
+    return [
+        ("units", str(one.units), str(other.units)),
+        ("loss", str(one.penalty), str(other.penalty)),
+        ("rates", str(dict(one.layer_rates)), str(dict(other.layer_rates))),
+        ("adaptive", str(one.adaptive), str(other.adaptive)),
+        ("inputs", str(one.task.inputs), str(other.task.inputs)),
+        ("outputs", str(one.task.outputs), str(other.task.outputs)),
+    ]
+
+
+def _same_losses(stairs: Staircase, path: Trajectory) -> bool:
+    """Whether the simulated weights have the losses of the simulation on the data of the prediction."""
+    if stairs.known_problem is None:
+        return True
+    try:
+        path.of(stairs.known_problem)
+    except InputError:
+        return False
+    return True
 
 
 def _modes_in_order(stairs: Staircase, path: Trajectory, reached: int) -> bool:

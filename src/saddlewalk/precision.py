@@ -7,10 +7,13 @@ from typing import ParamSpec, TypeVar
 
 import jax
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, OutOfMemoryError
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+XLA_OUT_OF_MEMORY = "RESOURCE_EXHAUSTED"
+"""What errors of XLA begin with when memory is short."""
 
 
 def float64() -> AbstractContextManager:
@@ -32,7 +35,7 @@ def check_float64() -> None:
 
 
 def in_float64(function: Callable[P, R]) -> Callable[P, R]:
-    """Run a public function in the package's own float64 context.
+    """Run a public function in the package's own float64 context; a lack of memory is told in a sentence.
 
     Parameters
     ----------
@@ -41,7 +44,14 @@ def in_float64(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
-        with float64():
-            return function(*args, **kwargs)
+        try:
+            with float64():
+                return function(*args, **kwargs)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, MemoryError) or XLA_OUT_OF_MEMORY in str(error):
+                raise OutOfMemoryError(
+                    "There is not enough memory for a problem of this size: take fewer units or samples."
+                ) from error
+            raise
 
     return wrapped

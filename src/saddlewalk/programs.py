@@ -9,6 +9,7 @@ hundred.
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, ParamSpec, TypeVar
 
+import equinox as eqx
 import jax
 import numpy as np
 
@@ -83,6 +84,27 @@ class Program(Generic[P, R]):
 def _on_device(leaf: Any) -> Any:
     """Large arrays are taken to the device once; small ones go faster with each call."""
     return leaf if isinstance(leaf, jax.Array) or leaf.size <= _SMALL else jax.device_put(leaf)
+
+
+def on_device(tree: Any) -> Any:
+    """A tree with its arrays on the device: each call of a program then spends nothing on them.
+
+    Parameters
+    ----------
+    tree : a tree with arrays of NumPy or JAX, and whatever else.
+    """
+    arrays, rest = eqx.partition(tree, is_array)
+    return eqx.combine(jax.device_put(arrays), rest)
+
+
+def fetched(tree: Any) -> Any:
+    """A tree of arrays as NumPy has them, without the ceremony that `jax.device_get` makes of each.
+
+    Parameters
+    ----------
+    tree : a tree of arrays.
+    """
+    return jax.tree.map(np.asarray, tree)
 
 
 def compiled(function: Callable[P, R]) -> Program[P, R]:

@@ -22,8 +22,10 @@ def figure_limit():
     )
     with draw.styled():
         figure, axes = draw.new_figure()
-        draw.staircase(axes, limit, label="limit")
-        draw.staircase(axes, finite, label="scale 1e-30", color=draw.OBSERVED)
+        draw.staircase(axes, limit, 1.25 * limit.jump_times[-1], label="limit")
+        draw.staircase(
+            axes, finite, 1.25 * finite.jump_times[-1], label="scale 1e-30", color=draw.OBSERVED
+        )
         axes.legend()
     apart = [abs(a / b - 1) for a, b in zip(limit.jump_times, finite.jump_times, strict=True)]
     claims = (

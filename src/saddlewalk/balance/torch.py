@@ -13,6 +13,7 @@ _HOMOGENEOUS = (
     | nn.MaxPool1d | nn.MaxPool2d | nn.AvgPool1d | nn.AvgPool2d
     | nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d
 )  # fmt: skip
+_TRIED, _INPUTS, _ROUNDING = 1.5, 16, 1e-3
 _Weighted = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -30,7 +31,8 @@ def rescale_layers(
 
     alpha > 1 is upstream: the first layer is smaller and learns faster. alpha alone keeps the function if
     everything between is positively homogeneous and has no bias that is not zero. Modules for which that is
-    known not to hold are refused. What `forward` does besides cannot be seen without an example.
+    known not to hold are refused, and so are those whose answers change. Where the first layer is a
+    convolution that takes an example.
 
     Parameters
     ----------
@@ -38,7 +40,8 @@ def rescale_layers(
     alpha : factor from the first layer to the last.
     tau : factor of all weights; it changes the function.
     first, last : names of the layers; by default the first and the last that are registered.
-    example : an input, for which outputs before and after are compared.
+    example : inputs for which outputs before and after are compared; by default random ones where the first
+        layer is linear.
     """
     _check(alpha=alpha, tau=tau)
     layers = dict(_weighted(module))
@@ -47,9 +50,11 @@ def rescale_layers(
     _check_between(module, layers)
     names = list(layers)
     ends = _named(layers, first or names[0]), _named(layers, last or names[-1])
-    before = None if example is None else module(example)
+    if example is None and isinstance(ends[0], nn.Linear) and ends[0] is layers[names[0]]:
+        example = _random_inputs(ends[0])
+    before = torch.zeros(1) if example is None else _answers(module, example)
     _trade(*ends, alpha)
-    if before is not None and not torch.allclose(module(example), before, rtol=1e-3, atol=1e-6):
+    if example is not None and not _same(_answers(module, example), before):
         _trade(*ends, 1 / alpha)
         raise InputError("The outputs change: what lies between the layers is not homogeneous.")
     for layer in layers.values():
@@ -72,10 +77,12 @@ def rescale_units(
     delta: float | None = None,
     tau: float | None = None,
     rates: tuple[float, float] = (1.0, 1.0),
+    example: torch.Tensor | None = None,
 ) -> nn.Module:
     r"""Give every neuron of a two-layer network a scale and a balance, in place.
 
-    `delta` alone does not change the function.
+    `delta` alone does not change the function if the neurons are positively homogeneous. That is tried before
+    anything is changed, and a network that answers otherwise is refused as it was.
 
     Parameters
     ----------
@@ -83,6 +90,7 @@ def rescale_units(
     delta : :math:`\eta_w \|a_k\|^2 - \eta_a \|w_k\|^2` of every neuron.
     tau : :math:`\|a_k\| \|w_k\| = \tau^2` for every neuron.
     rates : learning rates :math:`(\eta_a, \eta_w)` of the readout and of the hidden layer.
+    example : inputs to try it on; by default random ones.
     """
     if tau is not None:
         _check(tau=tau)
@@ -99,6 +107,7 @@ def rescale_units(
     outgoing = readout.weight.norm(dim=0)
     if not bool((incoming > 0).all() and (outgoing > 0).all()):
         raise InputError("A neuron without incoming or outgoing weights cannot be rescaled.")
+    _check_homogeneous(module, hidden, readout, example)
     product = incoming * outgoing if tau is None else torch.full_like(incoming, tau**2)
     if delta is None:
         grow = torch.sqrt(product / (incoming * outgoing))
@@ -146,6 +155,48 @@ def _check_rates(rates: tuple[float, float]) -> None:
         raise InputError(
             f"Learning rates must be two positive numbers, of a and of w; got {rates}."
         )
+
+
+def _check_homogeneous(
+    module: nn.Module, hidden: nn.Linear, readout: nn.Linear, example: torch.Tensor | None
+) -> None:
+    """Refuse a network whose answers change when scale goes from one layer to the other."""
+    inputs = _random_inputs(hidden) if example is None else example
+    before, kept = _answers(module, inputs), (hidden.weight.clone(), readout.weight.clone())
+    hidden.weight.mul_(_TRIED)
+    readout.weight.mul_(1 / _TRIED)
+    after = _answers(module, inputs)
+    hidden.weight.copy_(kept[0])
+    readout.weight.copy_(kept[1])
+    if not _same(after, before):
+        raise InputError(
+            "The outputs would change: what lies between the layers is not homogeneous of degree 1."
+        )
+
+
+def _random_inputs(first: nn.Linear) -> torch.Tensor:
+    draw = torch.Generator().manual_seed(0)
+    inputs = torch.randn(_INPUTS, first.in_features, generator=draw)
+    return inputs.to(first.weight)
+
+
+def _answers(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
+    """What a network answers, with nothing left to chance."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        return module(inputs)
+    except (RuntimeError, ValueError, TypeError, IndexError) as error:
+        raise InputError(
+            f"The network does not take inputs of shape {tuple(inputs.shape)}; give an `example`."
+        ) from error
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return bool((one - other).abs().max() <= _ROUNDING * other.abs().max())
 
 
 def _norms(

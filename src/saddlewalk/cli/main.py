@@ -8,29 +8,35 @@ from typing import Any
 
 import click
 
-from saddlewalk import store
 from saddlewalk.cli.options import flag_of, in_flags, run_from_flags, takes_run
 from saddlewalk.cli.papers import reproduce
-from saddlewalk.cli.results import note, show, write_folder
+from saddlewalk.cli.results import note, reserve_folder, show, write_folder
 from saddlewalk.cli.stored import diagnose_stored, refuse_foreign
 from saddlewalk.cli.sweeps import sweep
 from saddlewalk.errors import InputError
+from saddlewalk.interrupts import INTERRUPTED
 from saddlewalk.settings.catalog import SETTINGS
 from saddlewalk.settings.run import Run
 
-_INTERRUPTED = 130
+_FAILED = 1
+"""Exit code of a computation that came to nothing; wrong input has 2."""
 
 
 class _Main(click.Group):
-    """Turns every InputError into one sentence on stderr and exit code 2."""
+    """Turns every InputError into one sentence on stderr and exit code 2, and Ctrl-C into one word."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
         except InputError as error:
             raise click.UsageError(in_flags(str(error))) from error
+        except KeyboardInterrupt:
+            note("interrupted")
+            raise SystemExit(INTERRUPTED) from None
         except OSError as error:
-            raise click.UsageError(f"{error.strerror or error}: {error.filename}") from error
+            words = error.strerror or str(error) or type(error).__name__
+            where = f": {error.filename}" if error.filename is not None else "."
+            raise click.UsageError(words + where) from error
         except MemoryError as error:
             raise click.UsageError(
                 "There is not enough memory for a problem of this size."
@@ -77,15 +83,19 @@ def predict(setting: str, out: str | None, force: bool, as_json: bool, **options
 def train(setting: str, out: str | None, force: bool, as_json: bool, **options: Any) -> None:
     """Simulate SETTING: gradient flow from a small start, or finite steps."""
     run = _prepared(setting, options, out, force)
+    from saddlewalk.curves.stages import inputs_named
+
     path = run.train()
     _finish(path, {**path.to_json(), "setting": setting}, run, out, force, as_json)
     if not as_json:
         for stage in path.stages:
             units = " ".join(map(str, stage.units)) or "none alone"
+            named = inputs_named(stage.feature)
             click.echo(
                 f"stage at time {stage.time:.5g}: loss falls to {stage.loss:.5g}, unit on: {units}"
+                + (f" ({named})" if named else "")
             )
-    _exit_if_interrupted(path)
+    _exit_if_cut_short(path)
 
 
 @main.command()
@@ -98,7 +108,7 @@ def compare(setting: str, out: str | None, force: bool, as_json: bool, **options
     for part in ("predicted", "observed"):
         record[part]["setting"] = setting
     _finish(agreement, record, run, out, force, as_json)
-    _exit_if_interrupted(agreement.observed)
+    _exit_if_cut_short(agreement.observed)
 
 
 @main.command()
@@ -146,7 +156,7 @@ def diagnose(
     path = run.train()
     found: Any = find_regime(path) if regime else find_phases(path)
     _finish(found, {**found.to_json(), "setting": setting}, run, out, force, as_json)
-    _exit_if_interrupted(path)
+    _exit_if_cut_short(path)
 
 
 @main.command()
@@ -182,7 +192,7 @@ def _prepared(setting: str, options: dict[str, Any], out: str | None, force: boo
     """The run, with everything checked that can be checked before computing."""
     run = run_from_flags(setting, options)
     if out is not None:
-        store.check_folder_free(out, force)
+        reserve_folder(out, force)
     return run
 
 
@@ -194,7 +204,13 @@ def _finish(
         write_folder(out, force, result, record, run.to_json())
 
 
-def _exit_if_interrupted(path: Any) -> None:
+def _exit_if_cut_short(path: Any) -> None:
+    """Say by the exit code, too, that a training did not come to its end."""
     if path.stopped == "interrupted":
         note("interrupted: the result is the part that was computed")
-        raise SystemExit(_INTERRUPTED)
+        raise SystemExit(INTERRUPTED)
+    if path.stopped == "diverged":
+        note(
+            "diverged: the result ends where the loss became infinite; take a smaller --learning-rate"
+        )
+        raise SystemExit(_FAILED)

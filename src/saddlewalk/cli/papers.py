@@ -9,6 +9,7 @@ import click
 
 from saddlewalk.cli.results import note, show
 from saddlewalk.errors import InputError
+from saddlewalk.interrupts import answering_interrupts
 
 
 def _renamed(old: str, new: str, **kind: Any) -> Callable:
@@ -73,7 +74,8 @@ def reproduce(
 
     note(f"{len(wanted)} entries, {workers} at a time, into {out}")
     try:
-        card = make(wanted, out, full=full, workers=workers, rerun=rerun, on_entry=on_entry)
+        with answering_interrupts():
+            card = make(wanted, out, full=full, workers=workers, rerun=rerun, on_entry=on_entry)
     except KeyboardInterrupt:
         note(f"stopped; what is done is kept in {out}, and the same command goes on from there")
         raise

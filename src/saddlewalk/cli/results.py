@@ -17,6 +17,11 @@ def show(result: Any, record: dict[str, Any], as_json: bool) -> None:
     click.echo(json.dumps(record, allow_nan=False) if as_json else str(result))
 
 
+def reserve_folder(out: str, force: bool) -> None:
+    """Keep the folder until this command ends: of two at once, the second is refused at its start."""
+    click.get_current_context().call_on_close(store.reserve_folder(out, force))
+
+
 def write_folder(
     out: str, force: bool, result: Any, record: dict[str, Any], config: dict[str, Any]
 ) -> None:

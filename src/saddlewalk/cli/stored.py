@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from saddlewalk import store
-from saddlewalk.cli.results import fingerprint, note, provenance, show
+from saddlewalk.cli.results import fingerprint, note, provenance, reserve_folder, show
 from saddlewalk.errors import InputError, import_extra
 
 _OF_STORED = {"loss", "weight_decay", "image"}
@@ -47,7 +47,7 @@ def diagnose_stored(
             "A stored network is looked at on data: give --data FILE (.npz with X and y, or .csv)."
         )
     if options["out"] is not None:
-        store.check_folder_free(options["out"], options["force"])
+        reserve_folder(options["out"], options["force"])
     import_extra("torch", "Stored networks", "torch")
     from saddlewalk.features.stored import stored_features
     from saddlewalk.tasks.files import load_samples

@@ -6,6 +6,7 @@ from typing import Any
 import click
 
 from saddlewalk.cli.results import note, show
+from saddlewalk.interrupts import answering_interrupts
 
 _MOST_ERRORS = 5
 
@@ -62,7 +63,8 @@ def sweep(
     asked = load_sweep(file)
     engine: dict[str, Any] = {"workers": workers, "scheduler": scheduler, "lanes": lanes}
     try:
-        found = run(asked.measure, asked.plan, out, **engine, retry=retry, confirmed=yes)
+        with answering_interrupts():
+            found = run(asked.measure, asked.plan, out, **engine, retry=retry, confirmed=yes)
     except KeyboardInterrupt:
         note(f"stopped; what is done is kept in {out}, and the same command goes on from there")
         raise

@@ -17,6 +17,10 @@ _ROUGH = 1e-7
 _BLUR = 4.0
 """Points over which a noisy curve is smoothed."""
 _ENOUGH = 50
+SIGMAS = 8.0
+"""On a noisy curve a step must stand out by this many standard deviations."""
+_QUANTILE = 2.326
+"""Standard deviations below which a normal variable is in 99 of 100 cases."""
 _GRAIN = 0.01
 """Parts of the descent, and of the time, over which a chattering curve is evened out."""
 
@@ -37,7 +41,7 @@ class LossCurve:
     @classmethod
     def of(cls, time: Any, loss: Any, rate: Any = None, curvature: Any = None) -> "LossCurve":
         """From arrays. Without a slope it is taken from differences, after smoothing noise away:
-        a falling curve (isotonic regression), its noise measured on second differences."""
+        a falling curve (isotonic regression), its noise measured on second differences and rises."""
         t, values = np.asarray(time, dtype=float), np.asarray(loss, dtype=float)
         if t.ndim != 1 or t.shape != values.shape or len(t) == 0:
             raise InputError("A loss curve needs times and as many losses.")
@@ -57,26 +61,15 @@ class LossCurve:
             from scipy.optimize import isotonic_regression
 
             values = gaussian_filter1d(isotonic_regression(values, increasing=False).x, _BLUR)
-        else:
-            noise = 0.0
-        return cls(t, values, np.gradient(values, t), noise=noise)
+            # a falling curve through noise is a stair: its slope is that of chords beyond the noise
+            return cls(t, values, _chords(t, values, SIGMAS * noise, math.inf), noise=noise)
+        return cls(t, values, np.gradient(values, t))
 
     def evened(self) -> "LossCurve":
         """With slopes of chords, for a flow that chatters along kinks: its velocity is not where it
         goes. A chord ends where the loss or the time has changed by a grain."""
-        falling = -np.minimum.accumulate(self.loss)
-        loss, time = _GRAIN * float(falling[-1] - falling[0]), _GRAIN * self.time
-        rows = np.arange(len(self.time))
-        first = np.maximum(
-            np.searchsorted(falling, falling - loss), np.searchsorted(self.time, self.time - time)
-        )
-        last = np.minimum(
-            np.searchsorted(falling, falling + loss, "right"),
-            np.searchsorted(self.time, self.time + time, "right"),
-        )
-        a, b = np.clip(first - 1, 0, rows), np.clip(last, rows, rows[-1])
-        lasted = self.time[b] - self.time[a]
-        rate = (self.loss[b] - self.loss[a]) / np.where(lasted > 0, lasted, 1.0)
+        loss = _GRAIN * float(self.loss[0] - self.loss.min())
+        rate = _chords(self.time, self.loss, loss, _GRAIN)
         return LossCurve(self.time, self.loss, rate, noise=self.noise)
 
     def part(self, first: int, last: int) -> "LossCurve":
@@ -126,6 +119,24 @@ class LossCurve:
         return int(inside[np.argmin(np.abs(self.rate[inside]))])
 
 
+def _chords(time: Curve, loss: Curve, grain: float, part: float) -> Curve:
+    """Slopes of chords: from each point to both sides until the loss has changed by a grain, or the time by a
+    part of itself."""
+    falling = -np.minimum.accumulate(loss)
+    rows = np.arange(len(time))
+    span = part * time if math.isfinite(part) else np.full(len(time), math.inf)
+    first = np.maximum(
+        np.searchsorted(falling, falling - grain), np.searchsorted(time, time - span)
+    )
+    last = np.minimum(
+        np.searchsorted(falling, falling + grain, "right"),
+        np.searchsorted(time, time + span, "right"),
+    )
+    a, b = np.clip(first - 1, 0, rows), np.clip(last, rows, rows[-1])
+    lasted = time[b] - time[a]
+    return (loss[b] - loss[a]) / np.where(lasted > 0, lasted, 1.0)
+
+
 def _falls_to_zero(function: Callable[[float], float]) -> float:
     """Where a function falls through zero between 0 and 1: the Illinois method."""
     low, high, above, below = 0.0, 1.0, function(0.0), function(1.0)
@@ -143,8 +154,14 @@ def _falls_to_zero(function: Callable[[float], float]) -> float:
 
 
 def _noise(values: Curve) -> float:
-    """Standard deviation of independent noise: second differences of a smooth curve vanish."""
+    """Standard deviation of noise: second differences of a smooth curve vanish, if the noise of each point is
+    its own; noise that lasts, as that of minibatches in a network, makes a falling curve rise."""
     if len(values) < _ENOUGH:
         return 0.0
+    from scipy.ndimage import gaussian_filter1d
+
     bends = np.diff(values, 2)
-    return float(1.4826 * np.median(np.abs(bends - np.median(bends))) / math.sqrt(6.0))
+    independent = 1.4826 * np.median(np.abs(bends - np.median(bends))) / math.sqrt(6.0)
+    blurred = gaussian_filter1d(values, _BLUR)
+    rises = blurred - np.minimum.accumulate(blurred)
+    return float(max(independent, np.quantile(rises, 0.99) / _QUANTILE))

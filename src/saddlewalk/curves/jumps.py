@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.curves.curve import FEWEST, Curve, LossCurve
+from saddlewalk.curves.curve import FEWEST, SIGMAS, Curve, LossCurve
 from saddlewalk.curves.peaks import prominent_peaks
 
 _PROMINENCE = 0.5
@@ -28,8 +28,6 @@ _RESOLUTION = 1e-4
 
 _ROUNDING = 1e-6
 """A fall by less than this part of the loss itself is no jump: the curve is flat."""
-_SIGMAS = 8.0
-"""On a noisy curve a jump must stand out by this many standard deviations."""
 
 _SHARE = 0.1
 """A unit takes part in a jump if it changes by this part of the unit that changes most."""
@@ -142,4 +140,4 @@ def _final_loss(curve: LossCurve) -> float:
 
 def _tiny(curve: LossCurve) -> float:
     resolved = _RESOLUTION * float(curve.loss[0] - _final_loss(curve))
-    return max(resolved, _SIGMAS * curve.noise, _ROUNDING * abs(float(curve.loss[0])), 1e-300)
+    return max(resolved, SIGMAS * curve.noise, _ROUNDING * abs(float(curve.loss[0])), 1e-300)

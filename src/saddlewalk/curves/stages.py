@@ -5,6 +5,7 @@ degree 2 and `norm**(2 - degree)` above, where `norm` is the size of a unit at t
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -38,10 +39,10 @@ class Stage:
 
     @property
     def learned(self) -> str:
-        """In a few words: the mode of the task, or the units that turned on."""
+        """In a few words: the mode of the task, inputs by name, or the units that turned on."""
         if self.parts:
-            return _listed([mode_name(part.feature) or _unit(part.units) for part in self.parts])
-        return mode_name(self.feature) or _unit(self.units)
+            return _listed([part.learned for part in self.parts])
+        return mode_name(self.feature) or inputs_named(self.feature) or _unit(self.units)
 
     @property
     def described(self) -> str:
@@ -59,6 +60,16 @@ class Stage:
         """
         parts = tuple(part.accelerated(eta) for part in self.parts)
         return replace(self, time_accelerated=self.time / eta, parts=parts)
+
+    def named(self, names: Sequence[str]) -> "Stage":
+        """The same stage with the names of the inputs that it, and each of its parts, is about.
+
+        Parameters
+        ----------
+        names : of all inputs; empty if they have no names.
+        """
+        parts = tuple(part.named(names) for part in self.parts)
+        return replace(self, feature=with_names(self.feature, names), parts=parts)
 
     def to_json(self) -> dict[str, Any]:
         """The stage with the field names of the machine-readable output."""
@@ -92,27 +103,82 @@ class Stage:
 
 
 def describe(feature: dict[str, Any]) -> str:
-    """A feature in a few words: `coordinate 3 (+)`, `frequency 1, phase 0.3`.
+    """A feature in a few words: `coordinate 3 (+)`, `rooms (+)`, `frequency 1, phase 0.3`.
 
     Parameters
     ----------
-    feature : what was learned, as in `Stage.feature`: its "kind", and what goes with it.
+    feature : what was learned, as in `Stage.feature`: its "kind", and what goes with it; "others" are the
+        features of further units that turned on, the larger ones first.
     """
+    if feature.get("others"):
+        return _several(feature)
     kind = str(feature.get("kind", ""))
     if kind == "coordinate":
-        return f"coordinate {feature['index']} ({'+' if feature['sign'] > 0 else '-'})"
+        return inputs_named(feature) or _signed(f"coordinate {feature['index']}", feature["sign"])
     if kind == "direction":
         seen = feature.get("active_samples")
         where = "" if seen is None else f", active on {len(seen)} samples"
-        return f"direction of {len(feature['vector'])} inputs{where}"
+        inputs = inputs_named(feature) or f"{len(feature['vector'])} inputs"
+        return f"direction of {inputs}{where}"
     name = mode_name(feature)
     shown = ("kind", "index", "frequency") if name else ("kind",)
     rest = [_short(k, v) for k, v in feature.items() if k not in shown]
     return ", ".join([name or kind, *rest])
 
 
+def with_names(feature: dict[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """A feature with the names of its inputs: "name" of a coordinate, "names" of the largest of a direction.
+
+    Parameters
+    ----------
+    feature : what was learned.
+    names : of all inputs; empty if they have no names.
+    """
+    if not names:
+        return feature
+    named = dict(feature)
+    if feature.get("kind") == "coordinate":
+        named["name"] = names[feature["index"]]
+    if feature.get("kind") == "direction" and len(feature["vector"]) == len(names):
+        named["names"] = [names[k] for k in _largest(feature["vector"])]
+    if "others" in feature:
+        named["others"] = [with_names(other, names) for other in feature["others"]]
+    return named
+
+
+def inputs_named(feature: dict[str, Any]) -> str | None:
+    """A feature by the names of its inputs, `rooms (+), age (-)`; `None` if they have none.
+
+    Parameters
+    ----------
+    feature : what was learned, as `with_names` gave it.
+    """
+    others = feature.get("others", ())
+    if "name" in feature:
+        first = _signed(feature["name"], feature["sign"])
+        return _listed([first, *(_signed(other["name"], other["sign"]) for other in others)])
+    if "names" in feature:
+        vector = feature["vector"]
+        pairs = zip(feature["names"], _largest(vector), strict=True)
+        first = ", ".join(_signed(name, vector[k]) for name, k in pairs)
+        return first + (f"; {len(others)} more units" if others else "")
+    return None
+
+
+def _largest(vector: Sequence[float]) -> list[int]:
+    """Places of up to three inputs that count most; none that hardly counts."""
+    order = sorted(range(len(vector)), key=lambda k: -abs(vector[k]))
+    return [k for k in order[:_NAMED] if abs(vector[k]) > _FAINT * abs(vector[order[0]])]
+
+
+def _signed(name: str, value: float) -> str:
+    return f"{name} ({'+' if value > 0 else '-' if value < 0 else '0'})"
+
+
 _NAMED = 3
-"""Parts of a stage that are named; the others are counted."""
+"""Parts of a stage, and inputs of a direction, that are named; the others are counted, or left out."""
+_FAINT = 1e-3
+"""Part of the largest weight below which an input is not named."""
 _MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component": "component"}
 
 
@@ -127,8 +193,18 @@ def mode_name(feature: dict[str, Any]) -> str | None:
     return word and f"{word} {feature.get('frequency', feature.get('index'))}"
 
 
+def _several(feature: dict[str, Any]) -> str:
+    """Those of several units, the largest first: `14 coordinates: 29 (+), 3 (-), 8 (+) and 11 more`."""
+    largest = {name: value for name, value in feature.items() if name != "others"}
+    names = [describe(largest), *map(describe, feature["others"])]
+    kind = feature["kind"]
+    if kind == "direction":
+        return f"{len(names)} directions, the largest {names[0].removeprefix('direction ')}"
+    return f"{len(names)} {kind}s: {_listed(names).removeprefix(kind + ' ')}"
+
+
 def _unit(units: tuple[int, ...]) -> str:
-    return " ".join(["unit", "+".join(map(str, units))]) if units else ""
+    return " ".join(["unit", "+".join(map(str, units))]) if units else "adjustment"
 
 
 def _listed(names: list[str]) -> str:
@@ -137,7 +213,8 @@ def _listed(names: list[str]) -> str:
     if not names:
         return ""
     kind = names[0].split(" ")[0] + " "
-    shown = ", ".join([names[0], *(name.removeprefix(kind) for name in names[1:_NAMED])])
+    comma = "; " if any(", " in name for name in names) else ", "
+    shown = comma.join([names[0], *(name.removeprefix(kind) for name in names[1:_NAMED])])
     return shown + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
 
 

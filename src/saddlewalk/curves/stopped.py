@@ -9,7 +9,7 @@ class Stopped(Word):
     NO_UTILITY = "no utility left", "no utility left: no dormant unit would lower the loss"
     NO_DORMANT = "no dormant units", "no dormant units: all are active, and at rest"
     LEARNED = "learned", "learned: hardly any loss is left"
-    CONVERGED = "converged", "converged: no unit has utility left that counts"
+    CONVERGED = "converged", "converged: no unit has utility left that counts, or goes anywhere"
     LIMIT = (
         "limit",
         "limit: the largest time or number of steps was reached, and something was still moving",

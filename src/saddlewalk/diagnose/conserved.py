@@ -134,16 +134,19 @@ class ConservedDrift(AbstractResult, Mapping[str, Drift]):
         ]
         return cls({drift.layer: drift for drift in drifts})
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """Relative drift along time; a path saves the picture, an axis draws into it.
 
         Parameters
         ----------
         target : a file, axes of one's own, or nothing.
+        ax : axes of one's own, by the name that other libraries have for them.
         """
         from saddlewalk.show import draw
 
-        with draw.canvas(target) as axes:
+        with draw.canvas(ax or target) as axes:
             for name, drift in self.layers.items():
                 axes.plot(drift.time, np.maximum(drift.relative, _ROUNDING), label=name)
             axes.set_yscale("log")

@@ -1,23 +1,30 @@
 """The ends of the spectrum of a Hessian, by Lanczos iterations on Hessian-vector products (ARPACK)."""
 
+import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
+from saddlewalk.diagnose.patience import go_on
 from saddlewalk.problem import Problem, compiled, norms
 
 SHRUNK = 1e-6
 """Norm at which units that are left over feel the saddle alone."""
 _SPARE = 16
-"""Of units that are left over, so many stand for all."""
+"""Of units that are left over, so many stand for all: those that grow fastest."""
+_POWERS = 30
 _LANCZOS = 1e-5
 """Error of an eigenvalue, as a part of the largest."""
 _DENSE = 40
 """Parameters up to which the whole Hessian costs no more."""
+
+_FEW_PRODUCTS = 8
 
 Product = Callable[[np.ndarray], np.ndarray]
 
@@ -35,7 +42,7 @@ class Curvatures(NamedTuple):
 def curvatures(problem: Problem, point: Array, few: int) -> Curvatures:
     """The largest eigenvalue of the Hessian, the few smallest, and the direction of the smallest.
 
-    Units that are left over feel nothing of each other, so of many the most promising stand for all.
+    Units that are left over feel nothing of each other, so of many the fastest stand for all.
 
     Parameters
     ----------
@@ -51,14 +58,63 @@ def curvatures(problem: Problem, point: Array, few: int) -> Curvatures:
     return Curvatures(largest, values, direction / np.linalg.norm(direction))
 
 
+def steepness(problem: Problem, theta: Array) -> float:
+    """About the largest curvature, in size, by a few products with the Hessian.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    theta : parameters `(width, size)`.
+    """
+    way, found = np.random.default_rng(0).normal(size=theta.shape) / math.sqrt(theta.size), 0.0
+    for _ in range(_FEW_PRODUCTS):
+        way = np.asarray(compiled.hessian_product(problem, theta, jnp.asarray(way)))
+        found = float(np.linalg.norm(way))
+        if found == 0:
+            break
+        way = way / found
+    return found
+
+
+def growth_rates(problem: Problem, units: Array, residual: Array) -> Float[np.ndarray, " width"]:
+    """How fast each of some tiny units grows against a residual: the largest curvature of its utility.
+
+    Units that are tiny feel nothing of each other, so one product serves all: power iterations side by side.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    units : parameters `(width, size)` of the tiny units.
+    residual : what they climb against, in function space.
+    """
+    return np.asarray(_growth_rates(problem, units, residual))
+
+
+@eqx.filter_jit
+def _growth_rates(problem: Problem, units: Array, residual: Array) -> Array:
+    pace = jnp.sqrt(problem.rates)
+
+    def product(way: Array) -> Array:
+        climb = lambda theta: problem.climb(theta, residual)  # noqa: E731
+        return jax.jvp(climb, (units,), (pace * way,))[1] / pace
+
+    def longer(_: Any, way: Array) -> Array:
+        # twice, because a way that grows and one that shrinks as fast come in pairs
+        further = product(product(way))
+        return further / jnp.maximum(norms(further), 1e-300)
+
+    way = jax.random.normal(jax.random.key(0), units.shape, dtype=jnp.float64)
+    way = jax.lax.fori_loop(0, _POWERS, longer, way / norms(way))
+    return norms(product(way))[:, 0]
+
+
 def _rows_that_matter(problem: Problem, point: Array) -> np.ndarray:
     rows = np.arange(problem.width)
     if not problem.units.exchangeable or problem.width <= 2 * _SPARE:
         return rows
-    norm = norms(point)
-    useful = compiled.utility(problem, point / norm, compiled.residual(problem, point))
-    left = np.asarray(norm[:, 0] <= 10 * SHRUNK)
-    spare = np.flatnonzero(left)[np.argsort(-np.asarray(useful)[left])[:_SPARE]]
+    left = np.asarray(norms(point)[:, 0] <= 10 * SHRUNK)
+    rates = growth_rates(problem, point, compiled.residual(problem, point))
+    spare = np.flatnonzero(left)[np.argsort(-rates[left])[:_SPARE]]
     return np.sort(np.concatenate([np.flatnonzero(~left), spare]))
 
 
@@ -72,6 +128,7 @@ def _spectrum(problem: Problem, theta: Array, few: int) -> tuple[float, np.ndarr
     pace = np.broadcast_to(np.sqrt(np.asarray(problem.rates)), theta.shape).ravel()
 
     def product(w: np.ndarray) -> np.ndarray:
+        go_on("looking for the smallest curvatures")
         direction = jnp.asarray((pace * w).reshape(theta.shape))
         return pace * np.asarray(compiled.hessian_product(problem, theta, direction)).ravel()
 

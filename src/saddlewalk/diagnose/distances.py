@@ -72,7 +72,7 @@ class DistancesFromStart:
 def _some(problem: Problem, x: Any) -> tuple[np.ndarray, np.ndarray | None]:
     """The inputs at which kernels are taken, those given or the task's (evenly thinned if many), and the
     targets of the task's own samples."""
-    inputs = inputs_of(problem, x)
+    inputs = inputs_of(problem, x, virtual=True)
     if x is not None:
         return inputs, None
     task = problem.task

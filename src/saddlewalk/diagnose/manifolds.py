@@ -4,13 +4,15 @@ Gradient flow keeps units equal, zero, proportional (phi of degree 1) or linearl
 once they are. On such a manifold the function is that of a network with fewer units.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import cdist, pdist, squareform
 
+from saddlewalk.diagnose.patience import go_on
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import ParametersLike, Problem, compiled, network_at
@@ -88,11 +90,61 @@ def reduce(
     units = problem.take(theta, layer)
     if not 1 <= width <= units.width:
         raise InputError(f"A layer of {units.width} units cannot be reduced to {width}.")
-    merged = merge(units, kind, width, contributions(problem, theta, layer=layer))
+    sizes = contributions(problem, theta, layer=layer)
+    merged = merge(units, kind, width, sizes, symmetry_of(problem, layer)).units
     return problem.resized(width, layer), problem.put(theta, merged, layer)
 
 
-def merge(units: Layer, relation: Relation, width: int, sizes: np.ndarray) -> Layer:
+class Merged(NamedTuple):
+    """Fewer units in place of many."""
+
+    units: Layer
+    members: tuple[np.ndarray, ...]
+    """Which of the many each of the few stands for; dependent units stand for all together."""
+
+
+class Symmetry(NamedTuple):
+    """Which multiples of its incoming weights give a unit the same answer, but for a factor."""
+
+    parity: int = 0
+    """1 if the answer is even, -1 if it is odd, 0 if neither."""
+    degree: int | None = None
+
+    def factor(self, multiple: np.ndarray) -> np.ndarray:
+        """The factor of the answer for a multiple of the incoming weights."""
+        size = 1.0 if self.degree is None else np.abs(multiple) ** self.degree
+        return size * np.where(multiple < 0, self.parity, 1)
+
+    def in_pairs(self, relation: Relation | None) -> bool:
+        """Whether opposite incoming weights make no difference; proportional are positive multiples only."""
+        return self.parity != 0 and relation is Relation.EQUAL
+
+    def on_rays(self, relation: Relation | None) -> bool:
+        """Whether the length of the incoming weights makes no difference. Of units of degree 1 that is said
+        of proportional ones, which stay so; of others, equal is what the answer cannot tell apart."""
+        return relation is Relation.PROPORTIONAL or (self.degree or 0) > 1
+
+
+def symmetry_of(problem: Problem, layer: str | None = None) -> Symmetry:
+    """The symmetry of the units of a hidden layer.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    layer : name of the hidden layer; the first by default.
+    """
+    return Symmetry(
+        problem.traits.parity(problem.layer_named(layer)), problem.incoming_degree(layer)
+    )
+
+
+def merge(
+    units: Layer,
+    relation: Relation,
+    width: int,
+    sizes: np.ndarray,
+    symmetry: Symmetry = Symmetry(),  # noqa: B008
+) -> Merged:
     """At most `width` units in place of all, by one relation; `sizes` say how much each unit does.
 
     Parameters
@@ -101,38 +153,40 @@ def merge(units: Layer, relation: Relation, width: int, sizes: np.ndarray) -> La
     relation : which units make one superfluous.
     width : number of units that are left.
     sizes : how much each unit does, `(units,)`: the larger count more.
+    symmetry : what of their incoming weights their answers do not tell.
     """
     u, v = np.asarray(units.incoming), np.asarray(units.outgoing)
     if relation is Relation.ZERO:
         kept = np.sort(np.argsort(-sizes)[:width])
-        return Layer(u[kept], v[kept])
+        return Merged(Layer(u[kept], v[kept]), tuple(kept[:, None]))
     if relation is Relation.DEPENDENT:
         left, values, right = np.linalg.svd(v.T @ u, full_matrices=False)
         root = np.sqrt(values[:width])[:, None]
         rank = len(root)
-        merged = Layer(root * right[:rank], root * left[:, :rank].T)
-        return padded(merged, width)
-    proportional = relation is Relation.PROPORTIONAL
-    if proportional:  # a unit without incoming weights belongs to any group
-        some = np.any(u != 0, axis=1)
-        u, v, sizes = u[some], v[some], sizes[some]
-        if not len(u):
-            return padded(Layer(u, v), width)
-    norm = np.linalg.norm(u, axis=1, keepdims=True)
-    places = _directions(u) if proportional else u
-    gain = norm if proportional else np.ones_like(norm)
+        mixed = Layer(root * right[:rank], root * left[:, :rank].T)
+        return _padded(mixed, (np.arange(len(u)),) * rank, width)
+    rays = symmetry.on_rays(relation)
+    # a unit without incoming weights lies on any ray
+    rows = np.flatnonzero(np.any(u != 0, axis=1)) if rays else np.arange(len(u))
+    places = _directions(u) if rays else u
+    multiple = np.linalg.norm(u, axis=1) if rays else np.ones(len(u))
     weight = np.maximum(sizes, 1e-300)
-    merged_u, merged_v = [], []
-    for members in group(places, width):
+    pairs = symmetry.in_pairs(relation)
+    groups = [rows[some] for some in group(places[rows], width, pairs)] if len(rows) else []
+    merged_u, merged_v = np.zeros((len(groups), u.shape[1])), np.zeros((len(groups), v.shape[1]))
+    for k, members in enumerate(groups):
         share = weight[members] / weight[members].sum()
-        center = share @ places[members]
+        lead = places[members[np.argmax(share)]]
+        sign = np.where(pairs & (places[members] @ lead < 0), -1.0, 1.0)
+        center = (share * sign) @ places[members]
         length = np.linalg.norm(center)
-        if proportional:
-            center = center / length if length > 0 else places[members[np.argmax(share)]]
-        merged_u.append(center)
-        merged_v.append(np.sum(gain[members] * v[members], axis=0))
-    merged = Layer(np.stack(merged_u), np.stack(merged_v))
-    return padded(balanced(merged) if proportional else merged, width)
+        if rays:
+            center = center / length if length > 0 else lead
+        merged_u[k] = center
+        merged_v[k] = symmetry.factor(sign * multiple[members]) @ v[members]
+    merged = Layer(merged_u, merged_v)
+    evened = balanced(merged) if relation is Relation.PROPORTIONAL else merged
+    return _padded(evened, tuple(groups), width)
 
 
 def balanced(units: Layer) -> Layer:
@@ -160,18 +214,34 @@ def padded(units: Layer, width: int) -> Layer:
     return Layer(np.pad(np.asarray(units.incoming), more), np.pad(np.asarray(units.outgoing), more))
 
 
-def group(places: Matrix, groups: int) -> list[np.ndarray]:
-    """Points in some number of groups (Ward's hierarchical clustering), as lists of indices.
+def _padded(units: Layer, members: tuple[np.ndarray, ...], width: int) -> Merged:
+    """With units of zeros, which stand for none."""
+    none = (np.zeros(0, dtype=int),) * (width - units.width)
+    return Merged(padded(units, width), (*members, *none))
+
+
+def group(places: Matrix, groups: int, pairs: bool = False) -> list[np.ndarray]:
+    """Points in some number of groups (hierarchical clustering), as lists of indices.
 
     Parameters
     ----------
     places : the points, `(points, coordinates)`.
     groups : number of groups, at most.
+    pairs : take a point and its opposite for one.
     """
     if len(places) <= groups or len(places) == 1:
         return [np.array([k]) for k in range(len(places))]
-    labels = fcluster(linkage(places, method="ward"), groups, criterion="maxclust")
+    if pairs:
+        tree = linkage(np.minimum(pdist(places), _sums(places)), method="average")
+    else:
+        tree = linkage(places, method="ward")
+    labels = fcluster(tree, groups, criterion="maxclust")
     return [np.flatnonzero(labels == label) for label in np.unique(labels)]
+
+
+def _sums(places: Matrix) -> np.ndarray:
+    """Distance of each point from the opposite of each later one, as `pdist` lists them."""
+    return squareform(cdist(places, -places), checks=False)
 
 
 @in_float64
@@ -188,12 +258,13 @@ def contributions(
     layer : the hidden layer; the first by default.
     """
     problem, theta = network_at(where, weights, at)
-    if problem.units.exchangeable:
+    if problem.units.additive:
         return np.asarray(compiled.feature_lengths(problem, jnp.asarray(theta)))
     units = problem.take(theta, layer)
     whole = compiled.function(problem, jnp.asarray(theta))
     found = []
     for k in range(units.width):
+        go_on("looking how much each unit does")
         without = compiled.function(problem, _without(problem, theta, units, k, layer))
         found.append(float(compiled.length(problem.task, whole - without)))
     return np.array(found)

@@ -1,4 +1,4 @@
-r"""What a new unit could do: its largest utility against the residual, and when it will have grown.
+r"""What a new unit could do: its largest utility against the residual.
 
 Where units grow by order 3 or more, a unit at zero feels no curvature. What decides whether the network can
 leave is :math:`\max_{|\theta| = 1} U(\theta; r)` (Eq 1).
@@ -13,15 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem, compiled, norms
-from saddlewalk.theory.bounds import waiting_time
-from saddlewalk.theory.timescales import separation
 from saddlewalk.units import Relation
 
 _PROBES, _CLIMBS = 16, 200
-_GROWN = 0.3
-"""A unit below this part of the largest norm has not grown yet."""
 
 
 class NewUnit(NamedTuple):
@@ -65,30 +60,3 @@ def _climbed(probes: Problem, residual: Array) -> tuple[Array, Array]:
 
     theta = jax.lax.fori_loop(0, _CLIMBS, climb, theta / norms(theta))
     return utilities(theta), theta
-
-
-def time_to_grow(problem: Problem, theta: Array, point: Array, utility: float) -> float:
-    """Time until the next feature has grown beside a point, from the units as they are now.
-
-    Parameters
-    ----------
-    problem : units, data and loss.
-    theta : parameters `(width, size)` of the network as it is.
-    point : parameters `(width, size)` of the fixed point beside it.
-    utility : of the best new unit there; NaN gives NaN.
-    """
-    if math.isnan(utility):
-        return math.nan
-    norm = norms(np.asarray(theta))[:, 0]
-    # linear units that have grown hold some of every direction; others have taken their place
-    small = np.flatnonzero(
-        (norm < _GROWN * norm.max()) | (Relation.DEPENDENT in problem.relations())
-    )
-    size = float(norm[small].max(initial=0.0))
-    if size == 0:
-        return math.inf
-    try:
-        fewer = problem.resized(len(small))
-        return separation(fewer, theta[small], compiled.residual(problem, point)).duration
-    except InputError:  # no closed form: the largest unit, as if it were aligned
-        return float(waiting_time(size, utility, problem.degree))

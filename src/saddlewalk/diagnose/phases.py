@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.curves.curve import LossCurve
-from saddlewalk.curves.jumps import find_jumps
+from saddlewalk.curves.jumps import Jump, find_jumps
+from saddlewalk.diagnose.critical_points import Origin
 from saddlewalk.diagnose.kinds import PointKind
-from saddlewalk.diagnose.saddles import Origin, SaddleReport, classify, origin_of
+from saddlewalk.diagnose.saddles import SaddleReport, classify, origin_of
 from saddlewalk.diagnose.width import MATTERS, EffectiveWidth, width_of
 from saddlewalk.problem import Problem
 from saddlewalk.problem.where import run_of
@@ -28,8 +29,11 @@ if TYPE_CHECKING:
 _COLORS = {
     PointKind.STRICT_SADDLE: "C1",
     PointKind.DEGENERATE_SADDLE: "C4",
+    PointKind.NEAR_SADDLE: "C5",
     PointKind.MINIMUM: "C2",
+    PointKind.NO_MINIMUM: "C2",
     PointKind.NOT_FIXED: "0.5",
+    PointKind.NOT_DECIDED: "0.5",
     PointKind.NOT_TESTED: "0.5",
 }
 
@@ -65,14 +69,15 @@ class Phase:
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form."""
         relations = {one.layer: one.to_json()["relation"] for one in self.widths}
+        report = {} if self.saddle is None else self.saddle.to_json()
         return {
             "start": self.start,
             "duration": self.duration,
             "loss": self.loss,
             "widths": {one.layer: one.width for one in self.widths},
             "relations": relations,
-            "kind": None if self.saddle is None else str(self.saddle.kind),
-            "escape_rate": None if self.saddle is None else self.saddle.escape_rate,
+            "kind": report.get("kind"),
+            "escape_rate": report.get("escape_rate"),
         }
 
 
@@ -157,26 +162,39 @@ class Phases(AbstractResult):
         )
         return cls(Trajectory.from_xarray(data["run"].to_dataset()), phases)
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """The loss with its plateaus marked, and their effective widths.
 
         Parameters
         ----------
         target : a file, axes of one's own, or nothing.
+        ax : axes of one's own, by the name that other libraries have for them.
         """
         from saddlewalk.show import draw
+        from saddlewalk.show.labels import name_points
 
-        last = float(self.path.time[-1])
-        shown = min(last, 1.4 * self.phases[-1].start) if len(self.phases) > 1 else last
-        with draw.canvas(target) as axes:
+        last, starts = float(self.path.time[-1]), [phase.start for phase in self.phases[1:]]
+        ends = draw.end_of_fall(self.path.time, self.path.loss)
+        shown = min(last, max(1.4 * starts[-1], 1.1 * ends)) if starts else last
+        with draw.canvas(ax or target) as axes:
             draw.loss_curve(axes, self.path.time, self.path.loss, label=self.path.method)
             for phase in self.phases:
-                _draw_plateau(axes, phase, shown)
+                span, color = [phase.start, phase.end], _COLORS[phase.kind]
+                axes.plot(span, [phase.loss] * 2, color=color, linewidth=4, solid_capstyle="butt")
             for kind in (kind for kind in _COLORS if kind in self.kinds):
                 axes.plot([], [], color=_COLORS[kind], linewidth=4, label=str(kind))
             axes.legend()
             axes.set_xlim(0.0, shown)
-            axes.set_title(f"{self.setting}, scale {self.path.info['scale']:g}: effective width")
+            if starts:
+                draw.stretch(axes, starts, [phase.loss for phase in self.phases], shown)
+            axes.set_title(f"{self.path.title}: effective width")
+            left = axes.get_xlim()[0]
+            longest_first = sorted(self.phases, key=lambda phase: phase.start - phase.end)
+            name_points(
+                axes, [_width_of(phase, left, shown) for phase in longest_first], fontsize=10
+            )
         return axes
 
     def parts(self) -> tuple[text.Table | str, ...]:
@@ -212,16 +230,10 @@ def _from_group(plateau: "xr.Dataset", group: Any) -> Phase:
     )
 
 
-def _draw_plateau(axes: "Axes", phase: Phase, shown: float) -> None:
-    look: dict[str, Any] = {"linewidth": 4, "solid_capstyle": "butt"}
-    axes.plot([phase.start, phase.end], [phase.loss] * 2, color=_COLORS[phase.kind], **look)
-    axes.annotate(
-        ", ".join(str(one.width) for one in phase.widths),
-        (0.5 * (phase.start + min(phase.end, shown)), phase.loss),
-        xytext=(0, 4),
-        textcoords="offset points",
-        ha="center",
-    )
+def _width_of(phase: Phase, first: float, last: float) -> tuple[float, float, str]:
+    """Where a plateau begins to be seen, and its effective widths."""
+    widths = ", ".join(str(one.width) for one in phase.widths)
+    return min(max(phase.start, first), last), phase.loss, widths
 
 
 def find_phases(
@@ -242,19 +254,20 @@ def find_phases(
     """
     run = run_of(path, problem)
     curve = run.curve
-    rests, drops = _plateaus(curve)
+    jumps = find_jumps(curve)
+    rests, drops = _plateaus(curve, jumps)
+    ends = [*(jump.time for jump in jumps), None]
     found = []
     with Progress("phases", progress) as bar:
         origin = origin_of(run.problem) if saddles else None
-        for k, (rest, drop) in enumerate(zip(rests, drops, strict=True)):
+        for k, (rest, drop, end) in enumerate(zip(rests, drops, ends, strict=True)):
             bar.update(f"plateau {k + 1} of {len(rests)}", k / len(rests))
-            found.append(_phase(run, curve, rest, drop, origin))
+            found.append(_phase(run, curve, rest, drop, origin, end))
     return Phases(run, tuple(found))
 
 
-def _plateaus(curve: LossCurve) -> tuple[list[int], list[float]]:
+def _plateaus(curve: LossCurve, jumps: list[Jump]) -> tuple[list[int], list[float]]:
     """The flattest point of each plateau, and the smaller drop of the loss beside it."""
-    jumps = find_jumps(curve)
     if not jumps:
         return [0], [float(curve.loss[0])]
     rests = [*(jump.index_before for jump in jumps), jumps[-1].index_after]
@@ -263,15 +276,22 @@ def _plateaus(curve: LossCurve) -> tuple[list[int], list[float]]:
 
 
 def _phase(
-    run: "Trajectory", curve: LossCurve, rest: int, drop: float, origin: Origin | None
+    run: "Trajectory",
+    curve: LossCurve,
+    rest: int,
+    drop: float,
+    origin: Origin | None,
+    jump: float | None,
 ) -> Phase:
-    problem = run.problem
-    theta = run.parameters[int(np.argmin(np.abs(run.data["saved"].values - curve.time[rest])))]
+    problem, saved = run.problem, run.data["saved"].values
+    moment = int(np.argmin(np.abs(saved - curve.time[rest])))
+    theta = run.parameters[moment]
     tolerance = MATTERS * drop
     widths = tuple(width_of(problem, theta, layer, tolerance) for layer in problem.units.hidden)
     report = None
     if origin is not None:
-        report = classify(problem, theta, origin, scale=drop, widths=widths)
+        left = None if jump is None else max(jump - float(saved[moment]), 0.0)
+        report = classify(problem, theta, origin, scale=drop, widths=widths, left=left)
     start, end = _extent(curve, rest, tolerance)
     return Phase(start, end, float(curve.loss[rest]), widths, report, theta)
 

@@ -1,8 +1,9 @@
 """Lazy, rich or delayed rich: how far the tangent kernel of a run turned, and when.
 
 A run is **lazy** if the kernel stands still, **rich** if it turns, and **delayed rich** if it begins to turn
-long after learning began: when, at its first speed, the loss would have fallen several times over. Why is
-said by the conserved quantities: upstream, balanced or downstream. All numbers behind the verdict are kept.
+long after learning began: when, at its first speed, the loss would have fallen already. Of a run that was cut
+while its kernel stood still and most was left to learn, it is **too early to say**. Why is said by the
+conserved quantities: upstream, balanced or downstream. All numbers behind the verdict are kept.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.balance import Conserved, Side, conserved_quantities
+from saddlewalk.curves import Stopped
 from saddlewalk.diagnose.distances import DistancesFromStart
 from saddlewalk.diagnose.kinds import RegimeKind
 from saddlewalk.diagnose.moments import early_and_late
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
 
 STILL = 0.05
 """Kernel distance below which the kernel counts as standing still."""
-LATE = 3.0
-"""Delay above which richness is a delayed one."""
+LATE = 1.0
+"""Delay above which richness is a delayed one: at its first pace the loss would have fallen by then."""
+UNLEARNED = 0.2
+"""Part of the loss above which a run that was cut does not tell whether its kernel will turn."""
 _BEGUN = 0.1
 """Part of its whole way at which the kernel has begun to turn."""
 GREW = 2.0
@@ -119,16 +123,19 @@ class Regime(AbstractResult):
             {group.attrs["layer"]: float(group.attrs["balance_at_end"]) for group in groups},
         )
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """The loss, and how far the kernel and the activation patterns went, along time.
 
         Parameters
         ----------
         target : a file, axes of one's own, or nothing.
+        ax : axes of one's own, by the name that other libraries have for them.
         """
         from saddlewalk.show import draw
 
-        with draw.canvas(target) as axes:
+        with draw.canvas(ax or target) as axes:
             later = self.data.isel(time=slice(1, None))  # time 0 has no place on a logarithmic axis
             first = float(self.data["loss"][0])
             axes.plot(later["time"], later["loss"] / first, color="0.5", label="loss / first loss")
@@ -156,7 +163,11 @@ class Regime(AbstractResult):
             ["kernel distance S(0, end)", text.number(self.kernel_distance)],
             ["kernel norm, end over start", text.number(float(self.data["kernel_growth"][-1]))],
         ]
-        if self.name is not RegimeKind.LAZY:
+        if self.name is RegimeKind.TOO_EARLY:
+            rows.append(
+                ["missing", f"train on until less than {UNLEARNED:.0%} of the loss is left"]
+            )
+        elif self.name is not RegimeKind.LAZY:
             rows.append([f"delay of the turn (above {LATE:g}: late)", text.number(self.delay)])
         rows += [
             [words, text.number(float(self.data[name][-1]))]
@@ -211,7 +222,7 @@ def find_regime(
     moments: int = 40,
     progress: bool | None = None,
 ) -> Regime:
-    """Which regime a run was in: lazy, rich or delayed rich.
+    """Which regime a run was in: lazy, rich or delayed rich, or that it was cut too early to say.
 
     Parameters
     ----------
@@ -234,7 +245,10 @@ def find_regime(
             seen.append(distances(run.parameters[row]))
     data = _along(run, saved[rows], seen)
     name = verdict(
-        data["kernel_distance"].values, data["kernel_growth"].values, data.attrs["delay"]
+        data["kernel_distance"].values,
+        data["kernel_growth"].values,
+        data.attrs["delay"],
+        _unlearned(run),
     )
     if run.problem.adaptive:  # nothing is conserved
         return Regime(name, data, {}, {})
@@ -251,7 +265,8 @@ def _along(
 
     loss = np.interp(times, run.time, run.loss)
     measured = {name: np.array([one[name] for one in seen]) for name in seen[0]}
-    pace = -float(run.data["loss_rate"][0])
+    known = run.data.get("loss_rate")
+    pace = -float(run.curve.rate[0] if known is None else known[0])
     delay = delay_of(times, loss, measured["kernel_distance"], pace)
     values = {"loss": loss, **measured}
     return xr.Dataset(
@@ -261,8 +276,19 @@ def _along(
     )
 
 
+def _unlearned(run: "Trajectory") -> float:
+    """Part of the loss that a run had left when it was cut; 0 if it came to its end."""
+    if run.stopped not in (Stopped.LIMIT, Stopped.INTERRUPTED):
+        return 0.0
+    floor = float(run.problem.task.floor)
+    return float((run.loss[-1] - floor) / max(run.loss[0] - floor, 1e-300))
+
+
 def verdict(
-    distance: Float[np.ndarray, " moments"], growth: Float[np.ndarray, " moments"], delay: float
+    distance: Float[np.ndarray, " moments"],
+    growth: Float[np.ndarray, " moments"],
+    delay: float,
+    unlearned: float = 0.0,
 ) -> RegimeKind:
     """The regime, from the kernel's turn and growth along a run and the delay of its turn.
 
@@ -270,10 +296,12 @@ def verdict(
     ----------
     distance, growth : distance of the kernel from the first one, and its norm over the first norm.
     delay : when the kernel began to turn, as `delay_of` has it.
+    unlearned : part of the loss that a run had left when it was cut; 0 if it came to its end.
     """
     if distance.max() < STILL:
-        lazy = growth.min() > 1 / GREW and growth.max() < GREW
-        return RegimeKind.LAZY if lazy else RegimeKind.RICH
+        if not (growth.min() > 1 / GREW and growth.max() < GREW):
+            return RegimeKind.RICH
+        return RegimeKind.TOO_EARLY if unlearned > UNLEARNED else RegimeKind.LAZY
     return RegimeKind.DELAYED_RICH if delay > LATE else RegimeKind.RICH
 
 

@@ -1,13 +1,19 @@
 r"""Is this network at a saddle, which way does it leave, and when?
 
-1. **Fixed point.** A network on a plateau is near a critical point, not on it. That point is found
-   (`critical_points`), and if the loss hardly changes on the way, the network rests there.
+1. **Fixed point.** A network without a gradient is looked at where it is. One on a plateau is near a critical
+   point, not on it. That point is found (`critical_points`), and if the loss hardly changes on the way, the
+   network rests there.
 2. **Strict saddle.** The smallest eigenvalues of the Hessian there (`curvature`). The units that are left
    over keep their directions and are shrunk: what is negative only because they are not zero is no curvature
    of the saddle. Directions along which the function does not change have eigenvalue zero, and do not count.
 3. **Degenerate saddle.** Where units grow by order 3 or more, a unit at zero feels no curvature. What
    decides is whether a new unit has utility against the residual (`new_units`). For deep networks a descent
    from beside the point decides.
+4. **Near a saddle.** Where units move along kinks, or still settle when the next one has begun to grow, there
+   is no such point. If the loss falls by less than matters while a new unit grows e-fold, the plateau is
+   real, and how fast it is left is known from the residual.
+
+How long it lasts is what `predict` says from these weights (`forecast`).
 """
 
 import math
@@ -20,17 +26,28 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.diagnose.critical_points import critical_point, falls_when_kicked, loss_at
-from saddlewalk.diagnose.curvature import curvatures
+from saddlewalk.diagnose.critical_points import (
+    CriticalPoint,
+    Origin,
+    critical_point,
+    falls_when_kicked,
+    loss_at,
+)
+from saddlewalk.diagnose.curvature import Curvatures, curvatures, growth_rates
+from saddlewalk.diagnose.forecast import time_left
 from saddlewalk.diagnose.kinds import PointKind
-from saddlewalk.diagnose.new_units import best_new_unit, time_to_grow
-from saddlewalk.diagnose.width import EffectiveWidth
+from saddlewalk.diagnose.new_units import NewUnit, best_new_unit
+from saddlewalk.diagnose.patience import OutOfTimeError, patience
+from saddlewalk.diagnose.unbounded import falls_for_ever
+from saddlewalk.diagnose.width import MATTERS, EffectiveWidth
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled, network_at
 from saddlewalk.problem.where import Where
 from saddlewalk.show import text
+from saddlewalk.show.progress import Progress
 from saddlewalk.store import AbstractResult
+from saddlewalk.theory.bounds import waiting_time
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -41,6 +58,14 @@ _NEGATIVE = 1e-4
 _FAINT = 1e-6
 _USEFUL = 1e-2
 """Utility, as a part of that of the best first unit, that counts as left."""
+_ROUNDING = 1e-12
+"""Force, as a part of what is felt in another place, that is only rounding."""
+_LEARNED, _LEFT = 0.05, 1e-4
+"""Parts of all there is to learn below which less that has been learned, or is left, makes no difference."""
+_SLOWLY = 0.2
+"""Part of what matters that a plateau may lose while a new unit grows e-fold."""
+_UNKNOWN = 1e-6
+"""A size for what is about to grow where it has none of its own."""
 _NUMBERS = (
     "loss",
     "gradient_norm",
@@ -69,11 +94,12 @@ class SaddleReport(AbstractResult):
     utility: float
     """Largest utility of a new unit, as a part of what the first one had; NaN if none can be added."""
     escape_rate: float
-    """Exponential rate at which a strict saddle is left; 0 elsewhere."""
+    """Exponential rate at which a saddle is left; 0 where it is left by a power of time, or never; NaN where
+    there is no fixed point."""
     duration: float
-    """How long the network will stay from now on; infinite at a minimum, NaN if not known."""
+    """Time until the next jump of the loss; infinite if none comes, NaN if that is not known."""
     direction: Float[np.ndarray, "..."] | None = field(repr=False, default=None)
-    """Unit vector of the parameters along which a strict saddle is left, or the new unit."""
+    """Unit vector of the parameters along which a strict saddle is left, one row a unit, or the new unit."""
 
     def to_json(self) -> dict[str, Any]:
         """The machine-readable form; `null` for what is infinite or not known."""
@@ -82,7 +108,7 @@ class SaddleReport(AbstractResult):
         return {
             "kind": str(self.kind),
             **numbers,
-            "eigenvalues": self.eigenvalues.tolist(),
+            "eigenvalues": [_finite(value) for value in self.eigenvalues.tolist()],
             "direction": direction,
         }
 
@@ -106,18 +132,22 @@ class SaddleReport(AbstractResult):
             **{name: float(data[name]) for name in _NUMBERS},
         )
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """The smallest eigenvalues; a path saves the picture, an axis draws into it.
 
         Parameters
         ----------
         target : a file, axes of one's own, or nothing.
+        ax : axes of one's own, by the name that other libraries have for them.
         """
         from saddlewalk.show import draw
 
-        with draw.canvas(target) as axes:
+        with draw.canvas(ax or target) as axes:
             number = np.arange(1, len(self.eigenvalues) + 1)
-            colors = np.where(self.eigenvalues < 0, draw.PREDICTED, draw.OBSERVED)
+            rounding = _FAINT * max(self.largest_eigenvalue, float(np.abs(self.eigenvalues).max()))
+            colors = np.where(self.eigenvalues < -rounding, draw.PREDICTED, draw.OBSERVED)
             axes.bar(number, self.eigenvalues, color=colors, width=0.6)
             axes.axhline(0.0, color="0.4", linewidth=0.8)
             axes.set_xticks(number)
@@ -148,6 +178,8 @@ def saddle_test(
     at: int = -1,
     eigenvalues: int = 3,
     scale: float | None = None,
+    limit: float = 120.0,
+    progress: bool | None = None,
 ) -> SaddleReport:
     """Classify where a network is: at a strict or a degenerate saddle, at a minimum, or on its way.
 
@@ -159,21 +191,44 @@ def saddle_test(
     eigenvalues : how many of the smallest to report.
     scale : a change of the loss that matters; by default the smaller of what has been learned and
         what is left to learn.
+    limit : seconds after which the search ends, in networks of a million weights; the report then says that
+        nothing was decided, with the numbers that are known.
+    progress : show a progress line on stderr; by default if it is a terminal.
     """
     if eigenvalues < 1:
         raise InputError(f"At least one eigenvalue is looked at; got {eigenvalues}.")
     if scale is not None and not scale > 0:
         raise InputError(f"The scale is a positive change of the loss; got {scale}.")
+    if not limit > 0:
+        raise InputError(f"`limit` must be a positive number of seconds; got {limit}.")
     problem, theta = network_at(where, weights, at)
-    return classify(problem, theta, origin_of(problem), eigenvalues=eigenvalues, scale=scale)
+    with Progress("saddle test", progress) as bar, patience(limit, bar):
+        origin = origin_of(problem)
+        try:
+            return classify(problem, theta, origin, eigenvalues=eigenvalues, scale=scale)
+        except OutOfTimeError:
+            return _undecided(problem, theta, origin, eigenvalues)
 
 
-class Origin(NamedTuple):
-    """A network that says nothing: what there is to learn. The same for all moments of a run."""
-
-    loss: float
-    utility: float
-    """Of the best first unit; NaN if there is no such thing."""
+@in_float64
+def _undecided(
+    problem: Problem, theta: Float[np.ndarray, "width size"], origin: Origin, eigenvalues: int
+) -> SaddleReport:
+    """What is known without a search."""
+    here = jnp.asarray(theta)
+    loss, gradient = compiled.loss_and_gradient(problem, here)
+    new = best_new_unit(problem, here)
+    return SaddleReport(
+        kind=PointKind.NOT_DECIDED,
+        loss=float(loss),
+        gradient_norm=float(jnp.linalg.norm(gradient)),
+        distance=math.nan,
+        eigenvalues=np.full(eigenvalues, math.nan),
+        largest_eigenvalue=math.nan,
+        utility=new.utility / origin.utility if origin.utility > 0 else math.nan,
+        escape_rate=math.nan,
+        duration=math.nan,
+    )
 
 
 @in_float64
@@ -197,6 +252,7 @@ def classify(
     eigenvalues: int = 3,
     scale: float | None = None,
     widths: Sequence[EffectiveWidth] = (),
+    left: float | None = None,
 ) -> SaddleReport:
     """The saddle test for parameters that were checked, with what is known of the network already.
 
@@ -206,21 +262,15 @@ def classify(
     origin : what there was to learn.
     eigenvalues, scale : as in `saddle_test`.
     widths : effective widths of this network.
+    left : time until the next jump of the loss, where it is known and need not be predicted.
     """
     here = jnp.asarray(theta)
     loss, gradient = compiled.loss_and_gradient(problem, here)
     matters = _scale(problem, float(loss), origin) if scale is None else scale
-    near = critical_point(problem, here, scale=matters, empty=origin.loss, widths=widths)
-    new = best_new_unit(problem, near.theta)
-    empty = abs(origin.loss)
-    # where not even the first unit has utility, it does not tell saddles from minima
-    tells = near.spare and origin.utility > _FAINT * empty
-    useful = new.utility / origin.utility if tells else math.nan
+    near = critical_point(problem, here, scale=matters, origin=origin, widths=widths)
     curved = curvatures(problem, near.theta, eigenvalues)
-    unit = np.nanmax([curved.largest, origin.utility, _NEGATIVE * empty])
-    strict = bool(curved.smallest[0] < -_NEGATIVE * unit)
-    kind = _kind(problem, near.theta, near.rests, strict, useful, origin.loss)
-    rate = -float(curved.smallest[0]) if strict else problem.degree * new.utility
+    ways = _ways_out(problem, near, curved, origin)
+    kind = _kind(problem, near, ways, float(jnp.vdot(gradient, gradient)), matters, origin)
     return SaddleReport(
         kind=kind,
         loss=float(loss),
@@ -228,40 +278,111 @@ def classify(
         distance=_distance(problem, here, near.theta),
         eigenvalues=curved.smallest,
         largest_eigenvalue=curved.largest,
-        utility=useful,
-        escape_rate=rate if kind is PointKind.STRICT_SADDLE else 0.0,
-        duration=_duration(kind, problem, here, near.theta, new.utility),
-        direction=(curved.direction if strict else new.theta) if kind.is_saddle else None,
+        utility=ways.useful,
+        escape_rate=_escape_rate(kind, ways),
+        duration=_duration(kind, problem, theta, near, ways, matters)
+        if left is None or not kind.is_saddle
+        else left,
+        direction=ways.direction if kind.is_saddle else None,
     )
 
 
+class _WaysOut(NamedTuple):
+    """How a point can be left."""
+
+    strict: bool
+    """Along negative curvature."""
+    rate: float
+    useful: float
+    """Utility of a new unit, as a part of what the first one had; NaN where there is no such thing."""
+    utility: float
+    direction: Float[np.ndarray, "..."] | None
+
+
+def _ways_out(
+    problem: Problem, near: CriticalPoint, curved: Curvatures, origin: Origin
+) -> _WaysOut:
+    new = best_new_unit(problem, near.theta) if near.spare.any() else NewUnit(math.nan, None)
+    # where not even the first unit has utility, it does not tell saddles from minima
+    tells = origin.utility > _FAINT * abs(origin.loss)
+    useful = new.utility / origin.utility if tells else math.nan
+    unit = np.nanmax([curved.largest, origin.utility, _NEGATIVE * abs(origin.loss)])
+    curvature, by_new = -float(curved.smallest[0]), 0.0
+    if not near.rests and near.spare.any():  # the curvature of units that move says nothing
+        residual = compiled.residual(problem, near.theta)
+        curvature = float(growth_rates(problem, near.theta, residual)[near.spare].max())
+    zeros = near.spare & ~np.any(np.asarray(near.theta), axis=1)
+    if problem.degree == 2 and useful > _USEFUL and zeros.any():
+        by_new = problem.degree * new.utility  # a unit of zeros may take any direction
+    strict = max(curvature, by_new) > _NEGATIVE * unit
+    along = curved.direction if strict and curvature >= (1 - _NEGATIVE) * by_new else new.theta
+    return _WaysOut(strict, max(curvature, by_new), useful, new.utility, along)
+
+
 def _kind(
-    problem: Problem, point: Array, rests: bool, strict: bool, useful: float, empty: float
+    problem: Problem,
+    near: CriticalPoint,
+    ways: _WaysOut,
+    falling: float,
+    matters: float,
+    origin: Origin,
 ) -> PointKind:
-    if not rests:
-        return PointKind.NOT_FIXED
-    if strict:
+    if not near.rests:
+        slow = falling < _SLOWLY * matters * ways.rate
+        leaves = ways.strict or ways.useful > _USEFUL
+        return PointKind.NEAR_SADDLE if leaves and (near.settled or slow) else PointKind.NOT_FIXED
+    if ways.strict:
         return PointKind.STRICT_SADDLE
-    if useful > _USEFUL:
-        return PointKind.STRICT_SADDLE if problem.degree == 2 else PointKind.DEGENERATE_SADDLE
-    if math.isnan(useful) and falls_when_kicked(problem, point, empty):
+    if ways.useful > _USEFUL and problem.degree > 2:
         return PointKind.DEGENERATE_SADDLE
-    return PointKind.MINIMUM
+    if math.isnan(ways.useful) and falls_when_kicked(problem, near.theta, origin.loss):
+        return PointKind.DEGENERATE_SADDLE
+    return PointKind.NO_MINIMUM if falls_for_ever(problem, near.theta) else PointKind.MINIMUM
+
+
+def _escape_rate(kind: PointKind, ways: _WaysOut) -> float:
+    if kind is PointKind.NOT_FIXED:
+        return math.nan
+    return ways.rate if kind.is_saddle and ways.strict else 0.0
 
 
 def _duration(
-    kind: PointKind, problem: Problem, theta: Array, point: Array, utility: float
+    kind: PointKind,
+    problem: Problem,
+    theta: Float[np.ndarray, "width size"],
+    near: CriticalPoint,
+    ways: _WaysOut,
+    matters: float,
 ) -> float:
-    if kind.is_saddle:
-        return time_to_grow(problem, theta, point, utility)
-    return math.inf if kind is PointKind.MINIMUM else 0.0
+    if kind is PointKind.NOT_FIXED:
+        return math.nan
+    if kind in (PointKind.MINIMUM, PointKind.NO_MINIMUM) or near.force < _ROUNDING:
+        return math.inf
+    horizon = _horizon(problem, theta, near, ways)
+    return time_left(problem, theta, horizon, MATTERS * matters)
+
+
+def _horizon(
+    problem: Problem,
+    theta: Float[np.ndarray, "width size"],
+    near: CriticalPoint,
+    ways: _WaysOut,
+) -> float:
+    """By when the largest of the units that are left over should have grown."""
+    size = float(np.linalg.norm(theta[near.spare], axis=1).max(initial=_UNKNOWN))
+    if ways.strict:
+        return (1 - math.log(min(size, 0.5))) / ways.rate
+    if ways.utility > 0:
+        return float(waiting_time(size, ways.utility, problem.degree))
+    return math.inf
 
 
 def _scale(problem: Problem, loss: float, origin: Origin) -> float:
-    """The smaller of what has been learned and what is left; of nearly nothing, a part of all."""
-    left = loss - float(problem.task.floor)
-    least = 1e-3 * min(abs(origin.loss), max(loss, 1e-300))
-    return max(min(abs(origin.loss - loss), left), least)
+    """The smaller of what has been learned and what is left, neither taken for less than a part of all."""
+    floor = float(problem.task.floor)
+    everything = max(abs(origin.loss) - floor, 1e-300)
+    learned = max(abs(origin.loss - loss), _LEARNED * everything)
+    return min(learned, max(loss - floor, _LEFT * everything))
 
 
 def _distance(problem: Problem, theta: Array, point: Array) -> float:

@@ -44,7 +44,8 @@ def tangent_kernel(
     where : a run, or a problem.
     weights : parameters `(width, size)`; with a problem, and only then.
     at : number of the saved moment of a run; the last by default.
-    x : inputs `(n, d)`; by default the task's samples.
+    x : inputs `(n, d)`; by default the task's samples. A problem that keeps only their moments, as that of
+        linear units does, needs them.
     traced : add up the outputs: a kernel `(n, n)`.
     """
     problem, checked = network_at(where, weights, at)
@@ -83,6 +84,7 @@ def network_kernel(
     """
     x = jnp.asarray(x)
     parameters = jax.tree.map(jnp.asarray, parameters)
+    _check_finite(parameters)
     one = rates if rates is not None else jax.tree.map(lambda _: 1.0, parameters)
     pace = jax.tree.map(lambda leaf, rate: jnp.asarray(rate, leaf.dtype), parameters, one)
     size = sum(leaf.nbytes for leaf in jax.tree.leaves(parameters))
@@ -97,6 +99,13 @@ def network_kernel(
     chunk = _block(room / 4, block * answer.size * activity, len(x))
     kernel = _rows(network, parameters, pace, x, traced, block, chunk)
     return kernel.reshape(rows, rows)
+
+
+def _check_finite(parameters: Any) -> None:
+    """Refuse NaN, where numbers are known: within a compiled program they are not."""
+    known = [leaf for leaf in jax.tree.leaves(parameters) if not isinstance(leaf, jax.core.Tracer)]
+    if not all(np.isfinite(np.asarray(leaf)).all() for leaf in known):
+        raise InputError("The parameters hold NaN or infinite numbers.")
 
 
 def kernel_distance(first: Kernel, second: Kernel) -> float:

@@ -1,7 +1,8 @@
 """Effective width: how many units a hidden layer really uses.
 
 The smallest number of units that is found to give the same function, when units that are zero are dropped and
-those that are equal, proportional or linearly dependent (as far as the activation admits) are merged.
+those that are equal, proportional or linearly dependent (as far as the activation admits) are merged. Weights
+that the activation cannot tell apart are equal: (u, v) and (-u, -v) of tanh, u and -u, u and 2u of a square.
 The same means: as close in function space as matters for the loss. A part of the function matters if it
 is worth more than 5% of the smaller of two drops of the loss, the one before and the one to come. Within
 a trajectory these are known; for a network alone they are taken as what has been learned and what is
@@ -16,10 +17,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from saddlewalk.diagnose.manifolds import contributions, merge, padded
+from saddlewalk.diagnose.manifolds import (
+    Merged,
+    Symmetry,
+    contributions,
+    merge,
+    padded,
+    symmetry_of,
+)
 from saddlewalk.diagnose.moments import spread
+from saddlewalk.diagnose.patience import go_on
 from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled, network_at
@@ -63,6 +72,8 @@ class EffectiveWidth(AbstractResult):
     """Loss below which a part of the function does not count."""
     units: Layer = field(repr=False)
     """The narrower layer with nearly the same function."""
+    members: tuple[tuple[int, ...], ...] = field(repr=False, default=())
+    """Which units of the layer each of the narrower one stands for; of dependent ones, all together."""
 
     @property
     def others(self) -> str:
@@ -78,6 +89,7 @@ class EffectiveWidth(AbstractResult):
             "by_relation": self.by_relation,
             "actual": self.actual,
             "tolerance": self.tolerance,
+            "members": [list(some) for some in self.members],
         }
 
     def to_xarray(self) -> "xr.Dataset":
@@ -95,19 +107,23 @@ class EffectiveWidth(AbstractResult):
         """The result behind its labeled data."""
         record = json.loads(data.attrs["record"])
         relation = record.pop("relation")
+        record["members"] = tuple(map(tuple, record.get("members", ())))
         layer = Layer(data["incoming"].values, data["outgoing"].values)
         return cls(**record, relation=None if relation is None else Relation(relation), units=layer)
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """The units that are left by each relation; a path saves the picture, an axis draws into it.
 
         Parameters
         ----------
         target : a file, axes of one's own, or nothing.
+        ax : axes of one's own, by the name that other libraries have for them.
         """
         from saddlewalk.show import draw
 
-        with draw.canvas(target) as axes:
+        with draw.canvas(ax or target) as axes:
             counts = self.by_relation or {"nothing learned": 0}
             axes.bar(list(counts), list(counts.values()), color=draw.OBSERVED, width=0.6)
             axes.axhline(self.actual, color="0.5", linestyle="--", label="units there are")
@@ -181,18 +197,52 @@ def width_of(
 
     def enough(some: Layer, part: float = 1.0) -> bool:
         """Whether these units in place of all give the same function, but for what does not count."""
+        go_on("looking which units are used")
         other = problem.put(theta, padded(some, units.width), layer)
         lost = _worth(problem, compiled.function(problem, jnp.asarray(other)) - whole)
         return lost <= part * tolerance
 
     sizes = contributions(problem, theta, layer=layer)
     admitted = problem.relations(layer)
-    found = {relation: _narrowest(units, relation, sizes, enough) for relation in admitted}
-    best = min(reversed(found), key=lambda relation: found[relation].width)  # of equals, the widest
-    counts = {str(relation): merged.width for relation, merged in found.items()}
+    symmetry = symmetry_of(problem, layer)
+    found = {
+        relation: _narrowest(units, relation, sizes, enough, symmetry) for relation in admitted
+    }
+    counts = {relation: merged.units.width for relation, merged in found.items()}
+    best = min(reversed(counts), key=counts.__getitem__)  # of equals, the widest
     return EffectiveWidth(
-        name, found[best].width, best, counts, units.width, tolerance, found[best]
+        layer=name,
+        width=counts[best],
+        relation=best,
+        by_relation={str(relation): count for relation, count in counts.items()},
+        actual=units.width,
+        tolerance=tolerance,
+        units=found[best].units,
+        members=tuple(tuple(map(int, some)) for some in found[best].members),
     )
+
+
+def units_in_use(
+    problem: Problem, theta: Float[np.ndarray, "width size"], tolerance: float
+) -> Bool[np.ndarray, " width"]:
+    """The fewest units of a sum whose others together do not count.
+
+    Parameters
+    ----------
+    problem, theta : the network.
+    tolerance : loss below which a part of the function does not count.
+    """
+    order = np.argsort(contributions(problem, theta))
+    low, high = 0, len(order)  # units that may be left out; too many
+    while high - low > 1:
+        middle = (low + high) // 2
+        without = np.zeros_like(theta)
+        without[order[:middle]] = theta[order[:middle]]
+        lost = _worth(problem, compiled.function(problem, jnp.asarray(without)))
+        low, high = (middle, high) if lost <= tolerance else (low, middle)
+    used = np.ones(len(order), dtype=bool)
+    used[order[:low]] = False
+    return used
 
 
 def widths_along(
@@ -220,30 +270,33 @@ def widths_along(
     return saved[rows], np.array(found)
 
 
-def _narrowest(units: Layer, relation: Relation, sizes: np.ndarray, enough: Enough) -> Layer:
+def _narrowest(
+    units: Layer, relation: Relation, sizes: np.ndarray, enough: Enough, symmetry: Symmetry
+) -> Merged:
     """The fewest units to which one relation merges a layer; those that do nothing are dropped, first
     and last."""
     if relation in (Relation.ZERO, Relation.DEPENDENT):
         return _first(lambda h: merge(units, relation, h, sizes), units.width, enough)
     sparing = lambda some: enough(some, _DROPPED)  # noqa: E731
-    few = _first(lambda h: merge(units, Relation.ZERO, h, sizes), units.width, sparing).width
+    few = _first(lambda h: merge(units, Relation.ZERO, h, sizes), units.width, sparing).units.width
     large = np.argsort(-sizes)[:few]
     kept = Layer(np.asarray(units.incoming)[large], np.asarray(units.outgoing)[large])
-    merged = _first(lambda h: merge(kept, relation, h, sizes[large]), kept.width, enough)
+    merged, groups = _first(lambda h: merge(kept, relation, h, sizes[large], symmetry), few, enough)
     # merged units may cancel
     strength = np.linalg.norm(merged.outgoing, axis=1) * np.linalg.norm(merged.incoming, axis=1)
-    return _first(lambda h: merge(merged, Relation.ZERO, h, strength), merged.width, enough)
+    last, left = _first(lambda h: merge(merged, Relation.ZERO, h, strength), merged.width, enough)
+    return Merged(last, tuple(large[groups[int(one[0])]] for one in left))
 
 
-def _first(make: Callable[[int], Layer], largest: int, enough: Enough) -> Layer:
+def _first(make: Callable[[int], Merged], largest: int, enough: Enough) -> Merged:
     """The smallest layer that is enough: from 1 up by doubling, then by bisection."""
     low, high = 0, 1
-    while high < largest and not enough(make(high)):
+    while high < largest and not enough(make(high).units):
         low, high = high, 2 * high
     high = min(high, largest)
     while high - low > 1:
         middle = (low + high) // 2
-        if enough(make(middle)):
+        if enough(make(middle).units):
             high = middle
         else:
             low = middle

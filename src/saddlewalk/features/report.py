@@ -104,7 +104,8 @@ class NetworkFeatures(AbstractResult):
 
         many = min(directions, self.layers[0].weight.shape[1])
         with draw.styled():
-            figure, axes = draw.new_figure(2, many, max(6.0, 2.0 * many), 5.0, squeeze=False)
+            width = max(7.0, 1.6 * many)
+            figure, axes = draw.new_figure(2, many, width, 5.4, squeeze=False, sharey="row")
             grid = axes[0, 0].get_gridspec()
             for one in axes[0]:
                 one.remove()
@@ -122,6 +123,7 @@ class NetworkFeatures(AbstractResult):
             heights = [correlations.get(name, np.nan) for correlations in found]
             axes.bar(places + 0.2 * (k - (len(shown) - 1) / 2), heights, 0.18, label=name)
         axes.set_xticks(places, [layer.name for layer in self.layers])
+        axes.set_xlabel(f"layer; below, directions of $W^T W$ of layer {self.layers[0].name}")
         axes.set_ylabel("correlation with $W^T W$")
         axes.legend(fontsize=7, ncols=4, loc="lower left", bbox_to_anchor=(0, 1.0))
 
@@ -139,8 +141,6 @@ def _draw_directions(
             one.imshow(picture, cmap="gray")
             one.axis("off")
         one.set_title(f"eigenvalue {value:.3g}", fontsize=8)
-    words = f"layer {layer.name}: directions of $W^T W$"
-    axes[0].text(0.0, 1.25, words, transform=axes[0].transAxes)
 
 
 _DIMENSIONS = {

@@ -1,4 +1,4 @@
-"""Features of PyTorch networks: any loss, any `nn.Module` with linear or convolutional layers.
+"""Features of PyTorch networks: any loss, and each linear or convolutional layer that is called once.
 
 One pass over the data in batches. A hook keeps each layer's output of the batch; gradients of the loss and of
 the outputs are taken with respect to it in the same pass. Nothing is stored for the whole data set: memory is

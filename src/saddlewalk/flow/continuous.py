@@ -13,7 +13,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, make_flow
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
-from saddlewalk.interrupts import may_return_part
+from saddlewalk.interrupts import answering_interrupts, may_return_part
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.show.progress import Progress
 
@@ -51,7 +51,6 @@ class FlowRun:
         self.flow = make_flow(problem, theta, first)
         self.state = self.flow.state(theta)
         self.recorder, self.bar = recorder, bar
-        self.smooth, self.degree = problem.smooth, problem.pace_degree
         self.rest, self.max_steps = rest, max_steps
         self.steps = self.evaluations = 0
         self.time = 0.0
@@ -82,7 +81,7 @@ class FlowRun:
 
     def _record(self, piece: ode.Piece, origin: float, steps_left: int) -> bool:
         """Keep what is new in a piece, up to convergence; say whether it was reached."""
-        calm = self._calm_from(piece)
+        calm = self.rest.first(piece.saved, origin + piece.time)
         end = min(len(piece.time) if calm is None else calm + 1, steps_left + 1)
         fresh = slice(1, end)  # a piece starts where the last one ended
         time = origin + piece.time
@@ -98,21 +97,6 @@ class FlowRun:
         loss = float(piece.saved.loss[-1])
         self.bar.update(f"time {self.time:.4g}, loss {loss:.4g}, {self.steps} steps")
         return calm is not None
-
-    def _calm_from(self, piece: ode.Piece) -> int | None:
-        """First moment of a piece at which every unit is at rest, compared with its own past.
-
-        A unit that slides along a kink has a velocity at every moment and yet goes nowhere: with
-        kinks it is the way made over the whole piece that counts.
-        """
-        saved: Snapshot = piece.saved
-        if self.smooth:
-            return self.rest.first(saved)
-        enough = self.rest.enough(saved)
-        way = np.linalg.norm(saved.parameters[-1] - saved.parameters[0], axis=1)
-        norm = np.maximum(saved.unit_norm[-1], 1e-300)
-        drive = way / (norm ** (self.degree - 1) * (piece.time[-1] - piece.time[0]) + 1e-300)
-        return len(piece.time) - 1 if (drive <= enough[-1]).all() else None
 
 
 def integrate_flows(
@@ -154,7 +138,7 @@ def integrate_flows(
     if rtol is None:
         rtol = ode.METHODS[solver].tolerance if smooth else _KINKED_TOLERANCE
     runs = [
-        FlowRun(*given, bar, Rest(given[2], convergence), max_steps)
+        FlowRun(*given, bar, Rest(given[0], given[2], convergence), max_steps)
         for given in zip(
             problems, starts, first_snapshots(problems, starts), recorders, strict=True
         )
@@ -183,6 +167,7 @@ def integrate_flows(
     return outcomes
 
 
+@answering_interrupts()
 def _advance(
     runs: Sequence[FlowRun],
     kind: str,

@@ -74,9 +74,9 @@ def take_snapshot(problem: Problem, theta: Parameters) -> Snapshot:
 
 
 def _opportunity(problem: Problem, theta: Parameters) -> Float[Array, ""]:
-    """All linear neurons are active after the first jump, and rest at a saddle as at a minimum; what
-    is left to learn shows in the drive of units that point anywhere."""
-    if not problem.units.rotatable:
+    """All linear neurons are active after the first jump, and rest at a saddle as at a minimum, and a deep
+    network is one unit; what is left to learn shows in the drive of units that point anywhere."""
+    if problem.units.additive and not problem.units.rotatable:
         return jnp.zeros(())
     probes = jax.random.normal(jax.random.key(0), theta.shape, dtype=theta.dtype)
     return jnp.max(drives(problem, probes, problem.climb(probes, problem.residual(theta))))

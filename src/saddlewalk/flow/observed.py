@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saddlewalk.curves import Jump, LossCurve, Stage, find_jumps, turned_on
+from saddlewalk.curves.stages import with_names
 from saddlewalk.tasks.base import mode_that_grew
 
 if TYPE_CHECKING:
@@ -13,13 +14,15 @@ if TYPE_CHECKING:
 
 
 def loss_curve(path: "Trajectory") -> LossCurve:
-    """The loss of a trajectory with its exact slope and curvature.
+    """The loss of a trajectory with its exact slope and curvature, where there are such.
 
     Parameters
     ----------
-    path : a simulation.
+    path : a run. That of minibatches has a slope that is noise, one of somebody's own may have none at all.
     """
-    smooth = path.info["solver"] not in ("descent", "sgd")  # finite steps do not follow the slope
+    if path.info["solver"] == "sgd" or "loss_rate" not in path.data:
+        return LossCurve.of(path.time, path.loss)
+    smooth = path.info["solver"] != "descent"  # finite steps do not follow the slope
     derivatives = [path.data[name].values for name in ("loss_rate", "loss_curvature")]
     curve = LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
     return curve.evened() if path.info.get("kinked") else curve
@@ -32,7 +35,8 @@ def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
     ----------
     path : a simulation.
     """
-    output = path.data["unit_output"].values
+    known = path.data.get("unit_output")  # a run of one's own has none
+    output = np.zeros((len(path.time), 1)) if known is None else known.values
     eta = path.info.get("eta", math.nan)
     stages = []
     for jump in find_jumps(path.curve):
@@ -45,10 +49,22 @@ def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
                 loss=jump.after,
                 units=units,
                 dormant=turned_on(after, before),
-                feature=_mode_that_grew(path, jump) or {"kind": "units", "index": list(units)},
+                feature=_mode_that_grew(path, jump) or _units_that_grew(path, jump, units),
             )
         )
     return tuple(stages)
+
+
+def _units_that_grew(path: "Trajectory", jump: Jump, units: tuple[int, ...]) -> dict[str, Any]:
+    """Which units turned on, and what the largest looks at where its inputs have names."""
+    grown = {"kind": "units", "index": list(units)}
+    problem = path.known_problem
+    if problem is None or not units or not problem.task.input_names:
+        return grown
+    row = int(np.argmin(np.abs(path.data["saved"].values - path.time[jump.index_after])))
+    lead = max(units, key=lambda unit: path.data["unit_output"].values[jump.index_after, unit])
+    seen = problem.units.describe(problem.shapes, path.parameters[row][lead], lead)
+    return {**with_names(seen, problem.task.input_names), **grown}
 
 
 def _mode_that_grew(path: "Trajectory", jump: Jump) -> dict[str, Any] | None:

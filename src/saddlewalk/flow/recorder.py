@@ -45,9 +45,10 @@ class Recorder:
         parameters = np.asarray(snapshots.parameters)
         for k in range(len(time)):
             if (self._seen + k) % self._stride == 0:
-                self._saved.append((float(time[k]), parameters[k]))
+                # a copy: a view would keep the whole piece
+                self._saved.append((float(time[k]), parameters[k].copy()))
         self._seen += len(time)
-        self._last = (float(time[-1]), parameters[-1])
+        self._last = (float(time[-1]), parameters[-1].copy())
         self._time.append(np.asarray(time))
         self._steps.append({name: np.asarray(getattr(snapshots, name)) for name in STEP_FIELDS})
         while len(self._saved) > self._most:

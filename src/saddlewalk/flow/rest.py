@@ -1,41 +1,117 @@
 """When a training has come to rest, by flow or by steps."""
 
+import math
+
 import numpy as np
+from jaxtyping import Bool, Float
 
 from saddlewalk.flow.gradient_flow import Snapshot
+from saddlewalk.problem import Problem
 
 _STILL = 1e-13
 """A drive this small, relatively, is rounding: nothing moves, whatever is left to learn."""
+_PATIENCE = 3.0
+"""A deep network waits so many times as long as a unit with the utility that is left would take."""
+_PATIENCE_OF_SHORT_STEPS = 2.0
+"""Where steps cannot grow while nothing happens, at kinks and in descents, nothing is waited for longer than
+so many times as long as it took to lose all drive."""
+
+Moments = Bool[np.ndarray, " time"]
+Times = Float[np.ndarray, " time"]
 
 
 class Rest:
-    """When a training has come to rest: no unit, large or tiny, has utility left.
+    r"""When a training has come to rest. Of every unit, large or tiny, is asked with c = `convergence`:
 
-    Each unit's drive is compared with the largest it ever was. Where all units are active after the first
-    jump and rest at a saddle as at a minimum, what a new unit would find counts as well.
+    - It has no drive: :math:`|v|/|\theta|^{\kappa-1}` is at most c times the largest it ever was.
+    - It goes nowhere: in as much time as has passed it would change by at most :math:`\sqrt c` of itself.
+      A slow unit has little drive beside the first ones, and yet much to gain beside what is left of the
+      loss. (The root, since the loss is of second order in it.) Below :math:`c^2` of the first loss
+      nothing is left to gain.
+
+    A loss without a finite minimum lets units go for ever: nothing more is waited for when there has been no
+    drive for :math:`1/\sqrt c` times as long as it took to lose it (twice as long where steps cannot
+    grow: at kinks, and in descents).
+
+    Where a network that rests at a saddle looks as at a minimum (linear neurons, which are all active after
+    the first jump; deep networks, which are one unit), a new unit must find nothing either; or, for deep
+    ones, so much time has passed that a unit with that much utility would have come.
 
     Parameters
     ----------
+    problem : units, data and loss.
     first : what there is to see at the start.
-    convergence : part of its largest drive at which a unit rests.
+    convergence : the part c.
+    finite_steps : a descent, and no flow.
     """
 
-    def __init__(self, first: Snapshot, convergence: float) -> None:
+    def __init__(
+        self, problem: Problem, first: Snapshot, convergence: float, finite_steps: bool = False
+    ) -> None:
+        self._slides = not (problem.smooth or finite_steps)
+        self._short_steps = finite_steps or not problem.smooth
+        self._degree = problem.pace_degree
+        self._deep = not problem.units.additive
         self._convergence = convergence
         self._largest = np.asarray(first.drive)
         self._opportunity = float(first.opportunity)
+        self._change = math.sqrt(convergence)
+        self._soon = 1 / _PATIENCE_OF_SHORT_STEPS if self._short_steps else self._change
+        self._nothing = convergence**2 * abs(float(first.loss))
+        self._idle_since = math.inf
 
-    def enough(self, seen: Snapshot) -> np.ndarray:
-        """Drive of each unit, moment by moment, below which it rests."""
+    def first(self, seen: Snapshot, time: Times) -> int | None:
+        """First of some moments at which the training rests; of a flow with kinks it is the last or none.
+
+        A unit that slides along a kink has a velocity at every moment and yet goes nowhere: there it is
+        the way made over all these moments that counts.
+
+        Parameters
+        ----------
+        seen : what there was to see at each of these moments.
+        time : since the start of the training.
+        """
+        if not len(time):
+            return None
         largest = np.maximum.accumulate(np.concatenate([self._largest[None], seen.drive]))[1:]
-        if len(largest):
-            self._largest = largest[-1]
-        return self._convergence * largest
+        self._largest = largest[-1]
+        drive = self._net_drive(seen, time) if self._slides else np.asarray(seen.drive)
+        idle: Moments = np.all(drive <= self._convergence * largest, axis=1)
+        still = (drive <= _STILL * largest).all(axis=1)
+        for_long = self._for_long(idle, time)
+        settled = self._goes_nowhere(drive, seen, time) | (seen.loss <= self._nothing) | for_long
+        rests = np.flatnonzero(idle & (still | (settled & self._nothing_new(seen, time, for_long))))
+        if not len(rests):
+            return None
+        return len(time) - 1 if self._slides else int(rests[0])
 
-    def first(self, seen: Snapshot) -> int | None:
-        """First moment of rest."""
-        enough = self.enough(seen)
-        taken = seen.opportunity <= self._convergence * self._opportunity
-        still = (seen.drive <= _STILL * self._largest).all(axis=1)
-        calm = np.flatnonzero((seen.drive <= enough).all(axis=1) & (taken | still))
-        return int(calm[0]) if len(calm) else None
+    def _net_drive(self, seen: Snapshot, time: Times) -> Float[np.ndarray, "time width"]:
+        """By the way from the first moment to the last: one drive for all of them."""
+        way = np.linalg.norm(seen.parameters[-1] - seen.parameters[0], axis=1)
+        norm = np.maximum(seen.unit_norm[-1], 1e-300)
+        net = way / (norm ** (self._degree - 1) * (time[-1] - time[0]) + 1e-300)
+        return np.broadcast_to(net, seen.drive.shape)
+
+    def _goes_nowhere(
+        self, drive: Float[np.ndarray, "time width"], seen: Snapshot, time: Times
+    ) -> Moments:
+        norm = np.maximum(seen.unit_norm, 1e-300)
+        with np.errstate(over="ignore"):  # tiny units of degree 1
+            change = drive * norm ** (self._degree - 2) * time[:, None]
+        return (change <= self._change).all(axis=1)
+
+    def _for_long(self, idle: Moments, time: Times) -> Moments:
+        """Whether units have had no drive for so long that nothing more is waited for."""
+        busy = np.flatnonzero(~idle)
+        if not idle[-1]:
+            self._idle_since = math.inf
+        elif len(busy) or math.isinf(self._idle_since):
+            self._idle_since = float(time[busy[-1] + 1 if len(busy) else 0])
+        return self._soon * time > self._idle_since
+
+    def _nothing_new(self, seen: Snapshot, time: Times, for_long: Moments) -> Moments:
+        """Whether a new unit would find nothing, or had time enough to come."""
+        self._opportunity = max(self._opportunity, float(seen.opportunity.max()))
+        part = np.asarray(seen.opportunity) / (self._opportunity or 1.0)
+        late = (part * time >= _PATIENCE * self._idle_since) | (for_long & self._short_steps)
+        return (part <= self._convergence) | (late & self._deep)

@@ -14,7 +14,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, take_snapshot
 from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest
-from saddlewalk.interrupts import may_return_part
+from saddlewalk.interrupts import answering_interrupts, may_return_part
 from saddlewalk.ode import stack_arrays, unstacked
 from saddlewalk.problem import Parameters, Problem
 from saddlewalk.show.progress import Progress
@@ -54,7 +54,7 @@ class DescentRun:
         """Keep the records of a piece, up to the one at which it comes to rest or blows up."""
         finite = np.isfinite(seen.loss)
         end = len(steps) if finite.all() else int(np.argmin(finite))
-        calm = self.rest.first(jax.tree.map(lambda a: a[:end], seen))
+        calm = self.rest.first(jax.tree.map(lambda a: a[:end], seen), time[:end])
         if calm is not None:
             end, self.stopped = calm + 1, Stopped.CONVERGED
         elif end < len(steps):
@@ -64,6 +64,7 @@ class DescentRun:
             self.recorder.add(time[:end], jax.tree.map(lambda a: a[:end], seen))
 
 
+@answering_interrupts()
 def descend(
     problems: Sequence[Problem],
     starts: Sequence[Parameters],
@@ -98,8 +99,10 @@ def descend(
     stride = math.ceil(total / _RECORDS)
     records = min(total // stride, _piece_records(problems[0], starts[0], stride))
     runs = [
-        DescentRun(first, recorder, Rest(first, convergence))
-        for first, recorder in zip(first_snapshots(problems, starts), recorders, strict=True)
+        DescentRun(first, recorder, Rest(problem, first, convergence, finite_steps=True))
+        for problem, first, recorder in zip(
+            problems, first_snapshots(problems, starts), recorders, strict=True
+        )
     ]
     carries = [
         (start, jnp.zeros_like(start), jax.random.key(seed))

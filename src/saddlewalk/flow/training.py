@@ -8,7 +8,7 @@ import numpy as np
 
 from saddlewalk import ode
 from saddlewalk.curves.stages import acceleration
-from saddlewalk.errors import InputError, nearest
+from saddlewalk.errors import InputError, check_number, checked_seed, checked_whole, nearest
 from saddlewalk.flow.continuous import integrate_flows
 from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.steps import descend
@@ -66,9 +66,9 @@ def train(
     tolerance : error of one step of the flow, relative to each unit's own norm; 1e-8 by default,
         1e-6 for stabilized steps, 1e-5 for units with kinks.
     convergence : stop when `|velocity_i| / |theta_i|^(kappa-1)` of every unit has fallen to this
-        fraction of the largest it ever was: no unit, large or tiny, has utility left. (A gradient norm
-        alone would stop at the first saddle.) Stages that gain less are not waited for; 0 waits
-        for ever.
+        fraction of the largest it ever was, and none would change by its root in as much time as has passed
+        (or none has had more for long): no unit, large or tiny, has utility left that matters beside what is
+        left of the loss. (A gradient norm alone would stop at the first saddle.) 0 waits for ever.
     max_time, max_steps : stop there in any case. Time is at learning rate 1.
     times : moments at which parameters are wanted (dense output); else up to `most_saved` steps.
     observables : functions of the parameters, evaluated at the saved moments.
@@ -138,11 +138,14 @@ def train_many(
     _check_step_options(kind, steps)
     _check_observables(observables or {})
     _check_limits(max_time, max_steps, convergence, tolerance)
+    checked_whole("most_saved", most_saved, least=1)
+    if any(len(network) != 4 for network in networks):
+        raise InputError("`networks` must hold task, units, scale and seed of each network.")
     problems = [
         Problem(task, units, penalty, rates, keep_samples=kind == "sgd", adaptive=adaptive)
         for task, units, _, _ in networks
     ]
-    seeds = [_checked_seed(seed) for *_, seed in networks]
+    seeds = [checked_seed(seed) for *_, seed in networks]
     thetas = [
         problem.initialize(scale, seed) if start is None else problem.checked_start(start)
         for problem, (*_, scale, _), seed, start in zip(
@@ -234,6 +237,8 @@ def _checked_solver(solver: str) -> str:
 
 def _check_step_options(kind: str, options: dict[str, Any]) -> None:
     given = [name for name, value in options.items() if value is not None]
+    for name in given:
+        check_number(name, options[name])
     takes = {"sgd": list(options), "descent": ["learning_rate", "momentum"]}.get(kind, [])
     foreign = [name for name in given if name not in takes]
     if foreign:
@@ -243,27 +248,28 @@ def _check_step_options(kind: str, options: dict[str, Any]) -> None:
 
 
 def _check_observables(observables: Observables) -> None:
+    if not isinstance(observables, dict) or not all(map(callable, observables.values())):
+        raise InputError(
+            f"`observables` must be functions of the parameters by name; got {observables!r:.60}."
+        )
     own = {"strength", "time", "saved", "crossing", "parameters", *STEP_FIELDS}
     taken = [n for n in observables if n in own or n.startswith(("problem_", "crossing_"))]
     if taken:
         raise InputError(f"An observable cannot be called '{taken[0]}': the trajectory has one.")
 
 
-def _checked_seed(seed: Any) -> int:
-    if int(seed) != seed or not 0 <= seed < 2**63:
-        raise InputError(f"`seed` must be a whole number of at least 0; got {seed}.")
-    return int(seed)
-
-
 def _check_limits(
     max_time: float, max_steps: int, convergence: float, tolerance: float | None
 ) -> None:
+    check_number("max_time", max_time)
+    check_number("convergence", convergence)
     if not max_time > 0:
         raise InputError(f"`max_time` must be positive; got {max_time}.")
-    if max_steps < 1:
-        raise InputError(f"`max_steps` must be at least 1; got {max_steps}.")
+    checked_whole("max_steps", max_steps, least=1)
     if not 0 <= convergence < 1:
         raise InputError(f"`convergence` must lie in [0, 1); got {convergence}.")
+    if tolerance is not None:
+        check_number("tolerance", tolerance)
     if tolerance is not None and not 1e-13 <= tolerance < 1:
         raise InputError(f"`tolerance` must lie between 1e-13 and 1; got {tolerance}.")
 
@@ -271,7 +277,10 @@ def _check_limits(
 def _checked_times(times: Any) -> np.ndarray:
     if times is None:
         return np.zeros(0)
-    wanted = np.unique(np.asarray(times, dtype=float))
+    try:
+        wanted = np.unique(np.asarray(times, dtype=float))
+    except (TypeError, ValueError):
+        raise InputError(f"`times` must be numbers; got {times!r:.60}.") from None
     if wanted.size and (not np.isfinite(wanted).all() or wanted[0] < 0):
         raise InputError("`times` must be finite and not negative.")
     return wanted

@@ -17,6 +17,7 @@ from saddlewalk.problem import Problem
 from saddlewalk.problem.kept import known, problem_of, with_problem, without_problem
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
+from saddlewalk.tasks.samples import finite_numbers
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _SHOWN = 2000
 """Points of a loss curve in the machine-readable output."""
+_OWN = "own"
+"""The solver of a run that was not simulated here."""
 _SAME = 1e-6
 """Losses of one network that differ by less, relatively, are the same."""
 
@@ -45,15 +48,36 @@ class Trajectory(AbstractResult):
     @classmethod
     def from_arrays(
         cls,
-        steps: dict[str, np.ndarray],
-        saved: dict[str, np.ndarray],
-        crossings: dict[str, np.ndarray],
-        info: dict[str, Any],
+        steps: dict[str, Any],
+        saved: dict[str, Any],
+        crossings: dict[str, Any] | None = None,
+        info: dict[str, Any] | None = None,
         problem: Problem | None = None,
     ) -> "Trajectory":
-        """Label the arrays. `info` is anything JSON can hold: setting, scale, seed, solver, ..."""
+        """Label the arrays of a run: a simulation, or a training of one's own. For that, times, losses and
+        some weights are enough::
+
+            Trajectory.from_arrays(
+                {"time": rate * steps, "loss": losses},
+                {"time": rate * checkpoints, "parameters": weights},
+                problem=sw.Problem(task, units),
+            )
+
+        Parameters
+        ----------
+        steps : `time` and `loss`, and what else was seen of every step. Time is that of gradient flow: the
+            learning rate times the number of steps. The loss is that of all data, as the problem has it.
+        saved : `time` and `parameters` `(moments, width, size)`, and observables, at fewer times.
+        crossings : `time`, `unit` and `upward`: when a unit's norm passed 1.
+        info : anything JSON can hold: setting, scale, seed, solver, ...
+        problem : units, data and loss; for a run of one's own refused if it gives its weights another loss.
+        """
         import xarray as xr
 
+        own = info is None
+        if own:
+            steps, saved, info = _own(steps, saved, problem)
+        crossings = crossings or {name: np.zeros(0) for name in ("time", "unit", "upward")}
         per_unit = {"drive", "unit_norm", "unit_output"}
         data = xr.Dataset(
             {
@@ -77,7 +101,7 @@ class Trajectory(AbstractResult):
             },
             attrs={"info": json.dumps(info)},
         )
-        return cls(data, problem)
+        return cls(data).of(problem) if own and problem is not None else cls(data, problem)
 
     @property
     def info(self) -> dict[str, Any]:
@@ -103,6 +127,11 @@ class Trajectory(AbstractResult):
     def problem(self) -> Problem:
         """What was trained: units, data and loss."""
         return known(self._problem, "run")
+
+    @property
+    def known_problem(self) -> Problem | None:
+        """The same, or `None` where a file could not hold it."""
+        return self._problem
 
     def of(self, problem: Problem) -> "Trajectory":
         """The same run with its problem, where a file could not hold it.
@@ -152,9 +181,15 @@ class Trajectory(AbstractResult):
         return Stopped(self.info["stopped"])
 
     @property
+    def title(self) -> str:
+        """What was learned, and from which scale, where that is known."""
+        scale = self.info["scale"]
+        return self.info["setting"] + ("" if scale is None else f", scale {scale:g}")
+
+    @property
     def method(self) -> str:
         """What moved the parameters, in words."""
-        named = {"descent": "gradient descent", "sgd": "SGD"}
+        named = {"descent": "gradient descent", "sgd": "SGD", _OWN: "training"}
         return named.get(self.info["solver"], "gradient flow")
 
     def to_json(self) -> dict[str, Any]:
@@ -177,13 +212,15 @@ class Trajectory(AbstractResult):
         """The run behind its labeled data, bit for bit."""
         return cls(without_problem(data), problem_of(data))
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """Draw the loss curve; a path saves the picture, an axis draws into it."""
         from saddlewalk.show import draw
 
-        with draw.canvas(target) as axes:
+        with draw.canvas(ax or target) as axes:
             draw.loss_curve(axes, self.time, self.loss, label=self.method)
-            axes.set_title(f"{self.info['setting']}, scale {self.info['scale']:g}")
+            axes.set_title(self.title)
             axes.legend()
         return axes
 
@@ -193,14 +230,52 @@ class Trajectory(AbstractResult):
         rows = [
             ["solver", info["solver"]],
             ["steps", str(info["steps"])],
-            ["right-hand sides", str(info["rhs_evaluations"])],
+            ["right-hand sides", text.number(info["rhs_evaluations"], 12)],
             ["end time", text.number(float(self.time[-1]))],
             ["first loss", text.number(float(self.loss[0]))],
             ["last loss", text.number(float(self.loss[-1]))],
             ["stopped", self.stopped.sentence],
         ]
-        title = f"{info['setting']}: simulated, scale {info['scale']:g}, seed {info['seed']}"
-        return (text.Table(title, ["", "value"], rows),)
+        title = f"{info['setting']}: {'' if info['solver'] == _OWN else 'simulated, '}"
+        known = [f"{name} {info[name]:g}" for name in ("scale", "seed") if info[name] is not None]
+        return (text.Table(title + ", ".join(known or [self.method]), ["", "value"], rows),)
+
+
+def _own(
+    steps: dict[str, Any], saved: dict[str, Any], problem: Problem | None
+) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], dict[str, Any]]:
+    """The arrays of a run of one's own, checked, and what is known of it."""
+    for named, needed in ((steps, ("time", "loss")), (saved, ("time", "parameters"))):
+        missing = [name for name in needed if name not in named]
+        if missing:
+            raise InputError(
+                f"A run needs {' and '.join(needed)}; {', '.join(missing)} is missing."
+            )
+    seen, kept = (
+        {name: finite_numbers(name, values) for name, values in named.items()}
+        for named in (steps, saved)
+    )
+    for named, many in ((seen, "loss"), (kept, "parameters")):
+        times = named["time"]
+        if times.ndim != 1 or not len(times) or not (np.diff(times) > 0).all():
+            raise InputError("The times of a run must rise, from one entry to the next.")
+        if len(named[many]) != len(times):
+            raise InputError(f"There are {len(times)} times and {len(named[many])} of `{many}`.")
+    if kept["parameters"].ndim != 3:
+        raise InputError(
+            "`parameters` must have shape (moments, width, size): the weights of all units at each moment; "
+            f"got {kept['parameters'].shape}."
+        )
+    info = {
+        "setting": "own run" if problem is None else problem.task.name,
+        "scale": None,
+        "seed": None,
+        "solver": _OWN,
+        "steps": len(seen["time"]),
+        "rhs_evaluations": None,
+        "stopped": Stopped.LIMIT.value,
+    }
+    return seen, kept, info
 
 
 def _dimensions(name: str, values: np.ndarray) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ from saddlewalk.ode.method import AbstractMethod
 from saddlewalk.ode.rosenbrock import Rosenbrock
 from saddlewalk.ode.runge_kutta import RungeKutta
 from saddlewalk.ode.system import AbstractFlow, StateLike
-from saddlewalk.programs import compiled, is_array
+from saddlewalk.programs import compiled, fetched, is_array
 
 METHODS: dict[str, type[AbstractMethod]] = {
     "explicit": RungeKutta,
@@ -132,7 +132,7 @@ class Integration:
             requested_time=self._origin + local[asked],
             requested=jax.tree.map(lambda a: a[:rows][asked], saved) if asked.any() else None,
             end=np.asarray(end.y),
-            context=jax.device_get(end.context),
+            context=fetched(end.context),
             steps=int(tried),
             evaluations=round(float(evaluations)),
             event=bool(event),
@@ -182,7 +182,7 @@ def _one_by_one(run: Integration) -> Callable[[], list[Any]]:
         end, time, states, contexts, saved, counts = step(run.begin, *run.request())
         if not run.method.flow.watches:
             saved = look(states, counts[0])
-        return [(end, *jax.device_get((time, states, contexts, saved, counts)))]
+        return [(end, *fetched((time, states, contexts, saved, counts)))]
 
     return advance
 

@@ -20,8 +20,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, checked_seed, checked_whole
 from saddlewalk.precision import check_float64
+from saddlewalk.problem.memory import check_memory
 from saddlewalk.problem.scale import check_scale
 from saddlewalk.programs import seldom
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
@@ -87,7 +88,7 @@ class Problem(eqx.Module):
         adaptive: bool = False,
     ):
         _check_kinds(task, units)
-        self.penalty = SquaredError() if penalty is None else penalty
+        self.penalty = SquaredError() if penalty is None else _checked_penalty(penalty)
         squared = isinstance(self.penalty, SquaredError)
         if isinstance(task, Moments) and not (squared and units.linear_in == task.linear_in):
             raise InputError(
@@ -100,7 +101,7 @@ class Problem(eqx.Module):
         shapes = units.layers(task.inputs, task.outputs)
         self.units, self.rates = units.rated(rates or {}, shapes)
         self.layer_rates = tuple((rates or {}).items())
-        self.width = _checked_width(units.count(task.inputs))
+        self.width = checked_whole("width", units.count(task.inputs), least=1)
         self.traits = traits_of(units, task.inputs, task.outputs)
         self.adaptive = adaptive and self.traits.degree > 2
 
@@ -215,7 +216,8 @@ class Problem(eqx.Module):
         seed : seed of the draw.
         """
         check_float64()
-        small = check_scale(scale, self.degree)
+        small, seed = check_scale(scale, self.degree), checked_seed(seed)
+        check_memory(self.width, self.size)
         shape = self.task.inputs, self.task.outputs
         try:
             return _start_of(self.units, *shape, np.float64(small), np.int64(seed))
@@ -229,7 +231,13 @@ class Problem(eqx.Module):
         ----------
         start : parameters `(width, size)`.
         """
-        theta = jnp.asarray(start, dtype=jnp.float64)
+        try:
+            theta = jnp.asarray(start, dtype=jnp.float64)
+        except (TypeError, ValueError):
+            raise InputError(
+                f"`start` must be one array of numbers of shape {(self.width, self.size)}, a row for each "
+                f"unit with its weights {', '.join(self.shapes)} one after the other; got {start!r:.60}."
+            ) from None
         if theta.shape != (self.width, self.size):
             raise InputError(
                 f"`start` must have shape {(self.width, self.size)}; got {theta.shape}."
@@ -413,10 +421,14 @@ def _check_kinds(task: object, units: object) -> None:
         raise InputError(f"The units must be an instance of AbstractUnits; got {units!r:.60}.")
 
 
-def _checked_width(width: object) -> int:
-    if not isinstance(width, int | np.integer) or width < 1:
-        raise InputError(f"The width must be a whole number of at least 1; got {width}.")
-    return int(width)
+def _checked_penalty(penalty: Any) -> AbstractLoss:
+    if isinstance(penalty, type):
+        raise InputError(
+            f"`penalty` must be a loss, not its class: {penalty.__name__}() instead of {penalty.__name__}."
+        )
+    if not callable(penalty):
+        raise InputError(f"`penalty` must be a loss, of type AbstractLoss; got {penalty!r:.60}.")
+    return penalty
 
 
 def mean_norm(theta: ParametersLike) -> float:

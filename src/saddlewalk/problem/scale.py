@@ -2,7 +2,7 @@
 
 import math
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, check_number
 
 
 def check_scale(scale: float, degree: int = 2) -> float:
@@ -13,6 +13,7 @@ def check_scale(scale: float, degree: int = 2) -> float:
     scale : initialization scale alpha.
     degree : order kappa of a unit in its parameters.
     """
+    check_number("scale", scale)
     if not math.isfinite(scale) or scale <= 0:
         raise InputError(f"The scale (alpha) must be a positive number; got {scale}.")
     smallest = 1e-280 ** (1 / max(2, degree - 1))

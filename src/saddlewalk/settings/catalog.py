@@ -13,6 +13,11 @@ if TYPE_CHECKING:
 
 Options = dict[str, Any]
 
+_OF_FILES = ("data", "targets", "standardize")
+"""Options of tasks that go with data of one's own; the others make data."""
+_NOT_OF_IMAGES = ("outputs", "features", "noise")
+_PARTS_OF_INPUTS = ("sparsity", "features")
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -53,12 +58,34 @@ class Setting:
             raise InputError("`data` is empty: give a .csv or .npz file.")
         if given.get("width") is not None and given["width"] < 1:
             raise InputError(f"The width must be at least 1; got {given['width']}.")
-        made = [option for option in given if option in self.data and option != "data"]
+        made = [option for option in given if option in self.data and option not in _OF_FILES]
         if given.get("data") and made:
             raise InputError(f"`{made[0]}` makes data; with `data` there is nothing to make.")
-        unused = [option for option in given if option in ("outputs", "features", "noise")]
+        if given.get("targets") is not None and not given.get("data"):
+            raise InputError("`targets` are columns of a .csv: give it as `data`.")
+        unused = [option for option in given if option in _NOT_OF_IMAGES]
         if given.get("images") and unused:
             raise InputError(f"`{unused[0]}` is of made data; images have no use for it.")
+
+    def chosen(self, given: Options) -> Options:
+        """Every option as it is used: what is given, and else the default.
+
+        By default nothing has more parts than there are inputs.
+        """
+        chosen = {**self.options, **given}
+        for part in _PARTS_OF_INPUTS:
+            if part in chosen and part not in given:
+                chosen[part] = min(chosen[part], max(1, chosen["dim"]))
+        return chosen
+
+    def deciding(self, given: Options) -> Options:
+        """The options that decide the numbers: data of one's own have no sizes to be made."""
+        foreign: tuple[str, ...] = ()
+        if given.get("data"):
+            foreign = tuple(option for option in self.data if option not in _OF_FILES)
+        elif given.get("images"):
+            foreign = _NOT_OF_IMAGES
+        return {name: v for name, v in self.chosen(given).items() if name not in foreign}
 
 
 def find_setting(name: str) -> Setting:
@@ -76,13 +103,24 @@ def find_setting(name: str) -> Setting:
 # --- tasks and units ----------------------------------------------------------------------------------------
 
 
-def _sparse_regression(data: str | None, data_seed: int, **made: Any) -> "AbstractTask":
-    from saddlewalk.tasks import Samples, load_task, refuse_constant_columns, sparse_regression
+def _own_or_made(
+    data: str | None, targets: str | None, standardize: bool, make: "Callable[[], AbstractTask]"
+) -> "AbstractTask":
+    """Data of one's own, or such as are made."""
+    from saddlewalk.tasks import load_task, standardized
 
-    task = load_task(data) if data is not None else sparse_regression(seed=data_seed, **made)
-    if isinstance(task, Samples):
-        refuse_constant_columns(task)
-    return task
+    task = make() if data is None else load_task(data, targets)
+    return standardized(task) if standardize else task
+
+
+def _sparse_regression(
+    data: str | None, targets: str | None, standardize: bool, data_seed: int, **made: Any
+) -> "AbstractTask":
+    from saddlewalk.tasks import sparse_regression
+
+    return _own_or_made(
+        data, targets, standardize, lambda: sparse_regression(seed=data_seed, **made)
+    )
 
 
 def _diagonal(task: "AbstractTask", width: int | None) -> "AbstractUnits":
@@ -95,10 +133,12 @@ def _diagonal(task: "AbstractTask", width: int | None) -> "AbstractUnits":
     return Diagonal()
 
 
-def _linear_map(data: str | None, data_seed: int, **made: Any) -> "AbstractTask":
-    from saddlewalk.tasks import linear_map, load_task
+def _linear_map(
+    data: str | None, targets: str | None, standardize: bool, data_seed: int, **made: Any
+) -> "AbstractTask":
+    from saddlewalk.tasks import linear_map
 
-    return load_task(data) if data is not None else linear_map(seed=data_seed, **made)
+    return _own_or_made(data, targets, standardize, lambda: linear_map(seed=data_seed, **made))
 
 
 def _linear(task: "AbstractTask", width: int | None) -> "AbstractUnits":
@@ -140,22 +180,30 @@ def _quadratic(task: Any, width: int | None) -> "AbstractUnits":
 
 
 def _directions(
-    data: str | None, images: str | None, data_seed: int, **made: Any
+    data: str | None,
+    targets: str | None,
+    standardize: bool,
+    images: str | None,
+    data_seed: int,
+    **made: Any,
 ) -> "AbstractTask":
     from saddlewalk import tasks
 
-    if data is not None:
-        return tasks.load_task(data)
-    if images is not None:
+    def make() -> "AbstractTask":
+        if images is None:
+            return tasks.hidden_directions(seed=data_seed, **made)
         sizes = {"components": made["dim"], "samples": made["samples"]}
         return tasks.images(images, **sizes, seed=data_seed)
-    return tasks.hidden_directions(seed=data_seed, **made)
+
+    return _own_or_made(data, targets, standardize, make)
 
 
-def _dense(task: "AbstractTask", width: int, activation: str = "relu") -> "AbstractUnits":
+def _dense(
+    task: "AbstractTask", width: int, bias: bool, activation: str = "relu"
+) -> "AbstractUnits":
     from saddlewalk.units import Dense
 
-    return Dense(width, activation)
+    return Dense(width, activation, bias)
 
 
 def _numbers(option: str, text: str) -> list[float]:
@@ -179,8 +227,9 @@ def _spectrum(text: str) -> dict[int, complex]:
 
 # --- the list -----------------------------------------------------------------------------------------------
 
+_OWN: Options = {"data": None, "targets": None, "standardize": False}
 _HIDDEN_DIRECTIONS: Options = {
-    "data": None,
+    **_OWN,
     "images": None,
     "samples": 200,
     "dim": 8,
@@ -196,7 +245,7 @@ _ALL = (
         summary="diagonal linear network u*v: sparse regression, one coefficient at a time",
         scale=1e-6,
         data={
-            "data": None,
+            **_OWN,
             "samples": 60,
             "dim": 10,
             "sparsity": 5,
@@ -213,7 +262,7 @@ _ALL = (
         summary="fully connected linear network: one singular mode at a time",
         scale=1e-6,
         data={
-            "data": None,
+            **_OWN,
             "dim": 10,
             "outputs": 10,
             "decay": 1.0,
@@ -247,7 +296,7 @@ _ALL = (
         summary="two-layer ReLU network: one direction at a time, a slide when it is wide",
         scale=1e-6,
         data=_HIDDEN_DIRECTIONS,
-        units={"width": 3},
+        units={"width": 3, "bias": False},
         make_task=_directions,
         make_units=_dense,
     ),
@@ -256,7 +305,7 @@ _ALL = (
         summary="two-layer network with any activation",
         scale=1e-6,
         data=_HIDDEN_DIRECTIONS,
-        units={"width": 3, "activation": "tanh"},
+        units={"width": 3, "activation": "tanh", "bias": False},
         make_task=_directions,
         make_units=_dense,
     ),

@@ -108,7 +108,9 @@ class TrainingOptions:
         None, float, "Error of a step of the flow, relative to each unit's own norm."
     )
     convergence: float = _option(
-        1e-4, float, "Stop when every unit's drive has fallen to this part of its largest."
+        1e-4,
+        float,
+        "Stop when every unit's drive has fallen to this part of its largest, and none goes anywhere.",
     )
     max_steps: int = _option(1_000_000, int, "Stop after these steps.")
     learning_rate: float | None = _option(None, float, "For descent, sgd (default 0.01).")
@@ -121,11 +123,17 @@ DATA: dict[str, Option] = {
         str,
         "Own data: .npz (X, y; Sigma_xx, Sigma_yx; x for modular addition) or .csv (target last).",
     ),
+    "targets": Option(
+        str, "Target columns of a .csv: their names, as price,rent, or how many of the last ones."
+    ),
+    "standardize": Option(
+        bool, "Give every column of inputs and targets mean 0 and variance 1.", same_program=True
+    ),
     "images": Option(str, "Images as data: mnist or cifar10, `samples` of them."),
     "samples": Option(int, "Samples of made data."),
     "dim": Option(int, "Inputs of made data."),
     "outputs": Option(int, "Outputs of made data."),
-    "features": Option(int, "Directions hidden in made data."),
+    "features": Option(int, "Directions hidden in made data, at most `dim`."),
     "decay": Option(float, "Input eigenvalues fall like k^-decay.", same_program=True),
     "commuting": Option(bool, "Input axes as those of the map."),
     "eigenvalues": Option(str, "Of the tokens' covariance: 4,2,1."),
@@ -133,7 +141,7 @@ DATA: dict[str, Option] = {
     "sequences": Option(int, "Sampled sequences instead of the population."),
     "p": Option(int, "Modulus."),
     "spectrum": Option(str, "Fourier spectrum of the encoding: 1:10,3:5,5:2.5."),
-    "sparsity": Option(int, "Nonzero coefficients of made data."),
+    "sparsity": Option(int, "Nonzero coefficients of made data, at most `dim`."),
     "noise": Option(float, "Noise in the targets of made data.", same_program=True),
     "correlation": Option(
         float, "Correlation of neighboring inputs of made data.", same_program=True
@@ -145,5 +153,6 @@ DATA: dict[str, Option] = {
 UNITS: dict[str, Option] = {
     "width": Option(int, "Number of units."),
     "activation": Option(str, "Activation of a two-layer network."),
+    "bias": Option(bool, "Give each neuron a bias."),
 }
 """Options of units; a setting takes some of them."""

@@ -100,7 +100,8 @@ class Run:
         return setting.make_units(self.task, **self._chosen(setting.units))
 
     def _chosen(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self.given.get(name, default) for name, default in defaults.items()}
+        chosen = self._setting.chosen(dict(self.given))
+        return {name: chosen[name] for name in defaults}
 
     @cached_property
     def problem(self) -> "Problem":
@@ -169,10 +170,8 @@ class Run:
     def to_json(self) -> dict[str, Any]:
         """Everything that decides the numbers, by name; data of one's own have no sizes to be made."""
         parts = {k: v for name in _PARTS for k, v in vars(getattr(self, name)).items()}
-        options = self._setting.options
-        if self.given.get("data"):
-            options = {"data": None, **self._setting.units}
-        chosen = {"setting": self.setting, **self._chosen(options), **parts, "scale": self.scale}
+        options = self._setting.deciding(dict(self.given))
+        chosen = {"setting": self.setting, **options, **parts, "scale": self.scale}
         return {name: None if v == float("inf") else v for name, v in chosen.items()}
 
 

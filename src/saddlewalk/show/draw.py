@@ -1,11 +1,14 @@
 """Pictures: matplotlib functions of plain results. Nothing that computes imports this at start."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import matplotlib
+import numpy as np
+
+from saddlewalk.show.labels import name_points
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -13,9 +16,10 @@ if TYPE_CHECKING:
 OBSERVED = "#1b6ca8"
 PREDICTED = "#c8102e"
 
-_MOST_LABELS = 20
+_MOST_NAMED = 10
 _WIDE = 50.0
 _VISIBLE = 1e-6
+_UNSEEN = 0.01
 
 STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
@@ -102,14 +106,14 @@ def canvas(target: "str | Path | Axes | None" = None, height: float = 4.2) -> It
         save(figure, target)
 
 
-def staircase(axes: "Axes", stairs: Any, end: float | None = None, **line: Any) -> None:
-    """The predicted loss, as a curve or as a step function, with what turns on at each jump.
+def staircase(axes: "Axes", stairs: Any, end: float | None, **line: Any) -> None:
+    """The predicted loss, as a curve or as a step function.
 
     Parameters
     ----------
     axes : where to draw.
     stairs : a `Staircase`.
-    end : last time that is shown; by default a quarter beyond the last jump.
+    end : last time that is shown.
     **line : options of Matplotlib's `plot` that replace the look of the line.
     """
     levels = stairs.loss_levels
@@ -123,40 +127,62 @@ def staircase(axes: "Axes", stairs: Any, end: float | None = None, **line: Any) 
     else:
         steps = [0.0, *(stage.time for stage in shown), last]
         axes.step(steps, [*levels[: len(shown) + 1], levels[len(shown)]], where="post", **look)
-    named = shown if len(shown) <= _MOST_LABELS else []
-    before = ""
-    for stage, level in zip(named, levels, strict=False):
-        if stage.learned == before:
-            continue  # a feature that grows in several steps is named at the first
-        before = stage.learned
-        axes.annotate(
-            before,
-            (stage.time, level),
-            xytext=(2, 3),
-            textcoords="offset points",
-            color=PREDICTED,
-            fontsize=8,
-            annotation_clip=True,
-        )
     loss_axes(axes, levels)
 
 
-def strengths(axes: "Axes", time: Any, strength: Any, names: list[str]) -> None:
-    """How much of each mode the network holds, along time.
+def name_stages(axes: "Axes", stairs: Any) -> None:
+    """What is learned, beside each predicted jump in sight: the large ones first, where there is room.
+
+    To be called last, when scales and legend are there.
+
+    Parameters
+    ----------
+    axes : where the staircase was drawn.
+    stairs : a `Staircase`.
+    """
+    levels, before, named = stairs.loss_levels, "", []
+    for stage, level in zip(stairs.stages, levels, strict=False):
+        # a feature that grows in several steps is named at the first
+        if (
+            stage.learned != before
+            and stage.time <= axes.get_xlim()[1]
+            and level >= axes.get_ylim()[0]
+        ):
+            named.append((level - stage.loss, (stage.time, level, stage.learned)))
+        before = stage.learned
+    largest_first = [point for _, point in sorted(named, key=lambda one: -one[0])]
+    missing = name_points(axes, largest_first, color=PREDICTED)
+    if missing:
+        axes.text(
+            *(0.01, 0.02, f"{missing} more jumps: see the table"),
+            transform=axes.transAxes,
+            color=PREDICTED,
+            fontsize=8,
+        )
+
+
+def growth(axes: "Axes", time: Any, values: Any, names: Sequence[str], label: str) -> None:
+    """What each part of a network has grown to, along time: the largest by name, the others in gray.
 
     Parameters
     ----------
     axes : where to draw.
     time : moments `(time,)`.
-    strength : part of each mode that the network holds, `(time, mode)`.
-    names : of the modes; the first few are drawn.
+    values : of each part, `(time, part)`.
+    names : of the parts.
+    label : what the values are.
     """
-    for k, name in enumerate(names[:_MOST_LABELS]):
-        axes.plot(time, strength[:, k], label=name, linewidth=1.6)
-    axes.axhline(1.0, color="0.6", linewidth=0.8)
-    axes.set_ylabel("part learned")
+    largest = np.argsort(-np.abs(values).max(axis=0), kind="stable")
+    others = largest[_MOST_NAMED:]
+    if len(others):
+        few = "others: 1" if len(others) == 1 else f"others: {len(others)}"
+        lines = axes.plot(time, values[:, others], color="0.75", linewidth=0.8)
+        lines[0].set_label(few)
+    for k in sorted(largest[:_MOST_NAMED]):
+        axes.plot(time, values[:, k], label=names[k], linewidth=1.6)
+    axes.set_ylabel(label)
     axes.set_xlabel("time (learning rate 1)")
-    axes.legend(fontsize=8, ncols=1 + len(names) // 6)
+    axes.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1.0, 1.05))
 
 
 def loss_curve(axes: "Axes", time: Any, loss: Any, **line: Any) -> None:
@@ -186,7 +212,18 @@ def loss_axes(axes: "Axes", loss: Any) -> None:
     axes.set_ylim(bottom=0.0, top=max(axes.get_ylim()[1], 1.08 * float(max(loss))))
 
 
-def stretch(axes: "Axes", times: Any, levels: Any) -> None:
+def end_of_fall(time: Any, loss: Any) -> float:
+    """When a loss curve has all but a hundredth of its fall behind it: a picture must not end before.
+
+    Parameters
+    ----------
+    time, loss : moments, and the loss at each, `(time,)`.
+    """
+    left = np.asarray(loss) - min(loss)
+    return float(time[int(np.argmax(left <= _UNSEEN * left[0]))])
+
+
+def stretch(axes: "Axes", times: Any, levels: Any, end: float) -> None:
     """Logarithmic axes where the stages would not be seen on linear ones.
 
     Parameters
@@ -194,11 +231,12 @@ def stretch(axes: "Axes", times: Any, levels: Any) -> None:
     axes : what to stretch.
     times : moments that must be told apart.
     levels : losses that must be told apart.
+    end : last time that is shown.
     """
-    first, last = min(times), max(times)
-    if first > 0 and last > _WIDE * first:
+    first = min(times)
+    if first > 0 and end > _WIDE * first:
         axes.set_xscale("log")
-        axes.set_xlim(0.3 * first, 1.5 * last)
+        axes.set_xlim(0.3 * first, end)
     top = max(levels)
     seen = [level for level in levels if level > _VISIBLE * top]
     if top > _WIDE * min(seen):

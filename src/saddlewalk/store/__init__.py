@@ -7,6 +7,7 @@ from saddlewalk.store.disk import load_dataset as load_dataset
 from saddlewalk.store.disk import lock_folder as lock_folder
 from saddlewalk.store.disk import new_folder as new_folder
 from saddlewalk.store.disk import replacing as replacing
+from saddlewalk.store.disk import reserve_folder as reserve_folder
 from saddlewalk.store.disk import save_dataset as save_dataset
 from saddlewalk.store.disk import versions as versions
 from saddlewalk.store.disk import write_json as write_json

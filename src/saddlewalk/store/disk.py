@@ -4,6 +4,8 @@ Everything is written to a temporary name beside the target and renamed at the e
 full disk leaves the old result as it was.
 """
 
+import hashlib
+import io
 import json
 import os
 import platform
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from saddlewalk.errors import InputError
+from saddlewalk.interrupts import answering_interrupts
 
 FOLDER = ("result.nc", "result.json", "figure.png", "figure.svg", "config.json")
 """The files of a result folder."""
@@ -61,7 +64,8 @@ def replacing(path: str | Path) -> Iterator[Path]:
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".tmp")
     os.close(handle)
     try:
-        yield Path(name)
+        with answering_interrupts():
+            yield Path(name)
         umask = os.umask(0)
         os.umask(umask)
         os.chmod(name, 0o666 & ~umask)
@@ -84,8 +88,14 @@ def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
     try:
-        yield draft
+        with answering_interrupts():
+            yield draft
         draft.chmod(0o755)
+        if target.exists() and not force:
+            raise InputError(
+                f"The output folder {target} has been made by another process meanwhile; it is not replaced. "
+                "Choose another name."
+            )
         if target.exists():
             old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-old-"))
             os.replace(target, old / _ASIDE)
@@ -143,6 +153,29 @@ def check_folder_free(path: str | Path, force: bool = False) -> None:
         )
 
 
+def reserve_folder(path: str | Path, force: bool = False) -> Callable[[], None]:
+    """Keep a name for a result to come; returns how to give it up. Ends with this process.
+
+    The lock is no part of the place, where nothing may be left behind whatever happens: it is a file of this
+    machine and user.
+
+    Parameters
+    ----------
+    path : folder that is to be made.
+    force : whether one that exists may be replaced, if it holds a result and nothing else.
+    """
+    name = hashlib.sha256(os.fsencode(Path(path).resolve())).hexdigest()[:32]
+    owner = os.getuid() if hasattr(os, "getuid") else 0
+    lock = Path(tempfile.gettempdir(), f"saddlewalk-{owner}-{name}.lock")
+    release = _locked(os.open(lock, os.O_RDWR | os.O_CREAT, 0o600), path)
+    try:
+        check_folder_free(path, force)
+    except InputError:
+        release()
+        raise
+    return release
+
+
 def lock_folder(path: str | Path) -> Callable[[], None]:
     """Keep other processes from writing into a folder; returns how to let them. Ends with this process.
 
@@ -150,19 +183,22 @@ def lock_folder(path: str | Path) -> Callable[[], None]:
     ----------
     path : an existing folder.
     """
+    return _locked(os.open(path, os.O_RDONLY), path)
+
+
+def _locked(handle: int, path: str | Path) -> Callable[[], None]:
     try:
         import fcntl
-    except ImportError:  # not on this system: then it is up to the user
-        return lambda: None
-    folder = os.open(path, os.O_RDONLY)
-    try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        os.close(folder)
-        raise InputError(f"Another process is writing {path}.") from error
-    except OSError:  # a file system without locks
+        os.close(handle)
+        raise InputError(
+            f"Another process is writing {path}. Wait for it, or choose another name."
+        ) from error
+    except (ImportError, OSError):  # a system or a file system without locks: it is up to the user
         pass
-    return lambda: os.close(folder)
+    return lambda: os.close(handle)
 
 
 def save_dataset(data: Any, path: str | Path) -> Path:
@@ -173,8 +209,10 @@ def save_dataset(data: Any, path: str | Path) -> Path:
     data : a Dataset or DataTree.
     path : file to write; its folder must exist.
     """
+    whole = io.BytesIO()  # HDF5 crashes if the disk is full while it writes
+    data.to_netcdf(whole, engine="h5netcdf")
     with replacing(path) as draft:
-        data.to_netcdf(draft, engine="h5netcdf")
+        draft.write_bytes(whole.getbuffer())
     return Path(path)
 
 

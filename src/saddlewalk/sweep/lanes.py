@@ -15,6 +15,8 @@ from typing import Any, Protocol, runtime_checkable
 import jax
 import numpy as np
 
+from saddlewalk.errors import OutOfMemoryError
+from saddlewalk.precision import XLA_OUT_OF_MEMORY
 from saddlewalk.sweep.plan import Plan
 
 Cell = Mapping[str, Any]
@@ -23,7 +25,6 @@ _TRIED = 3
 """Cells that are timed alone."""
 _PART = 4
 """A batch may fill this part of the memory that is free."""
-_FULL = "RESOURCE_EXHAUSTED"
 
 
 @runtime_checkable
@@ -117,7 +118,7 @@ def _tried(measure: Batchable, cells: Sequence[Cell]) -> Trial:
             batch = _batch(measure, cells, most, alone)
             return loop if batch is None else Trial(most, dict(enumerate(batch)))
         except Exception as error:
-            if _FULL not in str(error):
+            if not isinstance(error, OutOfMemoryError) and XLA_OUT_OF_MEMORY not in str(error):
                 raise
             most //= 2
     return loop

@@ -24,4 +24,4 @@ from saddlewalk.tasks.regression import linear_map as linear_map
 from saddlewalk.tasks.regression import sparse_regression as sparse_regression
 from saddlewalk.tasks.samples import Samples as Samples
 from saddlewalk.tasks.samples import from_arrays as from_arrays
-from saddlewalk.tasks.samples import refuse_constant_columns as refuse_constant_columns
+from saddlewalk.tasks.samples import standardized as standardized

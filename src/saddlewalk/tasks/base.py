@@ -76,6 +76,11 @@ class AbstractTask(eqx.Module):
     def outputs(self) -> int:
         """Number of output coordinates."""
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """What the inputs are called; empty if they have no names."""
+        return getattr(self, "names", ())
+
     @abc.abstractmethod
     def represent(self, answer: Answer) -> Float[Array, "..."]:
         """A function as a vector of this task's function space (linear in the function)."""

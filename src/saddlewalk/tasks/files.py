@@ -1,30 +1,39 @@
-"""A user's own data from a file: `.npz` with named arrays, or `.csv` with the target last."""
+"""A user's own data from a file: `.npz` with named arrays, or a `.csv` table."""
 
 import zipfile
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from saddlewalk.errors import InputError
 from saddlewalk.tasks.moments import Moments, from_moments
 from saddlewalk.tasks.samples import Samples, from_arrays
+from saddlewalk.tasks.tables import read_table
 
 
-def load_task(path: str | Path) -> Samples | Moments:
-    """Read a task: X and y (or Y), with optional weights; or Sigma_xx and Sigma_yx.
+def load_task(path: str | Path, targets: str | int | None = None) -> Samples | Moments:
+    """Read a task: X and y (or Y), with optional weights and names; or Sigma_xx and Sigma_yx.
 
     Parameters
     ----------
-    path : an .npz with these arrays, or a .csv with the target last.
+    path : an .npz with these arrays, or a .csv: a header or none, cells between commas, semicolons or tabs.
+        The names of its columns are those of the inputs. A target of words, in either, is one of labels: each
+        becomes an output.
+    targets : of a .csv: names of the target columns, with commas between them, or how many of the last
+        columns they are; by default the last one.
     """
     file = Path(path)
     if not file.is_file():
         raise InputError(f"There is no file {file}.")
-    readers = {".npz": _from_npz, ".csv": _from_csv}
-    if file.suffix not in readers:
+    if file.suffix.lower() == ".csv":
+        return read_table(file, targets)
+    if file.suffix.lower() != ".npz":
         raise InputError(f"{file} must end in .npz or .csv; it ends in '{file.suffix}'.")
-    return readers[file.suffix](file)
+    if targets is not None:
+        raise InputError(f"`targets` are columns of a .csv; in {file} they are the array y.")
+    return _from_npz(file)
 
 
 def load_samples(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
@@ -84,11 +93,25 @@ def read_arrays(file: Path) -> dict[str, np.ndarray]:
     """
     try:
         with file.open("rb") as handle, np.load(handle, allow_pickle=False) as archive:
-            return {name: archive[name] for name in archive.files}
+            return {name: _plain_array(file, archive, name) for name in archive.files}
+    except InputError:
+        raise
     except (OSError, ValueError, EOFError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(file) from error
     except (zipfile.BadZipFile, zlib.error) as error:
         raise _unreadable(file) from error
+
+
+def _plain_array(file: Path, archive: Any, name: str) -> np.ndarray:
+    try:
+        return archive[name]
+    except ValueError as error:
+        if "Object arrays" not in str(error):
+            raise
+        raise InputError(
+            f"{name} in {file} is an array of Python objects, which is not read: they may be any code. Save "
+            f"numbers, as np.asarray({name}, dtype=float), or words, as np.asarray({name}, dtype=str)."
+        ) from error
 
 
 def _unreadable(file: Path) -> InputError:
@@ -99,9 +122,10 @@ def _unreadable(file: Path) -> InputError:
 
 def _from_npz(file: Path) -> Samples | Moments:
     arrays = read_arrays(file)
+    called: dict[str, Any] = {"name": file.stem, "names": arrays.get("names")}
     if "Sigma_xx" in arrays and "Sigma_yx" in arrays:
         return from_moments(
-            arrays["Sigma_xx"], arrays["Sigma_yx"], arrays.get("Sigma_yy"), name=file.stem
+            arrays["Sigma_xx"], arrays["Sigma_yx"], arrays.get("Sigma_yy"), **called
         )
     target = arrays.get("y", arrays.get("Y"))
     if "X" not in arrays or target is None:
@@ -109,40 +133,4 @@ def _from_npz(file: Path) -> Samples | Moments:
         raise InputError(
             f"{file} must hold arrays X and y (or Sigma_xx and Sigma_yx); it holds {names}."
         )
-    return from_arrays(arrays["X"], target, arrays.get("weights"), name=file.stem)
-
-
-def _from_csv(file: Path) -> Samples:
-    try:
-        lines = [line for line in file.read_text().splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{file} cannot be read as text: {error}.") from error
-    if lines and not any(map(_is_number, lines[0].split(","))):
-        lines = lines[1:]  # a header; a row with a typo among its numbers is not one
-    if not lines:
-        raise InputError(f"{file} has no rows of numbers.")
-    widths = {len(line.split(",")) for line in lines}
-    if len(widths) > 1:
-        raise InputError(f"The rows of {file} have different lengths ({sorted(widths)}).")
-    for row, line in enumerate(lines, 1):
-        words = [cell for cell in line.split(",") if cell.strip() and not _is_number(cell)]
-        if words:
-            raise InputError(
-                f"{file} must hold numbers separated by commas; row {row} has '{words[0].strip():.30}'."
-            )
-    table = np.array([[_cell(cell) for cell in line.split(",")] for line in lines])
-    if table.shape[1] < 2:
-        raise InputError(f"{file} has one column; it needs inputs and, last, the target.")
-    return from_arrays(table[:, :-1], table[:, -1], name=file.stem)
-
-
-def _cell(text: str) -> float:
-    return float(text) if text.strip() else np.nan  # an empty cell is a missing value
-
-
-def _is_number(cell: str) -> bool:
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    return from_arrays(arrays["X"], target, arrays.get("weights"), **called)

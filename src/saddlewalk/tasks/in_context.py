@@ -35,6 +35,7 @@ class InContextRegression(Moments):
     eigenvalues : those of the covariance of the tokens, falling.
     axes : its eigenvectors, one a column.
     context : number N of examples before the query.
+    names : what the inputs are called; empty if they have no names.
     """
 
     eigenvalues: Float[np.ndarray | Array, " components"]

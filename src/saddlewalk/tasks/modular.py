@@ -35,6 +35,7 @@ class ModularAddition(Samples):
     x, y : all pairs of words, and their sums.
     weights : weights of the samples, with sum 1.
     encoding : the centered encoding of the number 0.
+    names : what the inputs are called; empty if they have no names.
     """
 
     encoding: Float[np.ndarray | Array, " p"]

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.tasks.base import AbstractPoints, Modes, Penalty
-from saddlewalk.tasks.samples import Samples, finite_numbers
+from saddlewalk.tasks.samples import Samples, checked_names, finite_numbers
 
 _FAINT = 1e-12
 
@@ -30,12 +30,14 @@ class Moments(AbstractPoints):
     name : what tables call it.
     x, y : virtual samples and their targets.
     offset : the loss that no linear map avoids.
+    names : what the inputs are called; empty if they have no names.
     """
 
     name: str = eqx.field(static=True)
     x: Float[np.ndarray | Array, "m d"]
     y: Float[np.ndarray | Array, "m c"]
     offset: Float[np.ndarray | Array, ""]
+    names: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
 
     linear_in: ClassVar[str] = "input"
     """What units must be linear in, for these points to carry everything."""
@@ -70,7 +72,9 @@ class Moments(AbstractPoints):
         return Modes(names, parts)
 
 
-def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Moments:
+def from_moments(
+    xx: Any, yx: Any, yy: Any = None, name: str = "moments", names: Any = None
+) -> Moments:
     r"""A population problem from :math:`\Sigma_{xx}`, :math:`\Sigma_{yx}` (and :math:`\Sigma_{yy}`).
 
     For units linear in x the expected squared loss depends on these alone. It equals the loss on
@@ -84,6 +88,7 @@ def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Mom
     yx : cross-covariance `(c, d)`.
     yy : covariance of the targets; without it the best linear map has loss 0.
     name : what tables call it.
+    names : what the inputs are called, `d` words.
     """
     xx, yx = finite_numbers("Sigma_xx", xx), finite_numbers("Sigma_yx", yx)
     yx = yx.reshape(-1, yx.shape[-1])
@@ -113,7 +118,8 @@ def from_moments(xx: Any, yx: Any, yy: Any = None, name: str = "moments") -> Mom
             "Sigma_yy is smaller than what Sigma_yx explains: no data have these moments."
         )
     unavoidable = np.asarray(0.5 * max(total - explained, 0.0))
-    return Moments(name, root[:, None] * basis.T, targets, unavoidable)
+    called = checked_names(names, len(xx))
+    return Moments(name, root[:, None] * basis.T, targets, unavoidable, names=called)
 
 
 def compress(task: Samples) -> Moments:
@@ -126,9 +132,10 @@ def compress(task: Samples) -> Moments:
     x, y = np.asarray(task.x), np.asarray(task.y)
     root = np.sqrt(np.asarray(task.weights))[:, None]
     if len(x) <= x.shape[1]:
-        return Moments(task.name, root * x, root * y, np.zeros(()))
+        return Moments(task.name, root * x, root * y, np.zeros(()), names=task.names)
     q, r = np.linalg.qr(root * x)
     targets = q.T @ (root * y)
     lost = float(np.linalg.norm(root * y - q @ targets))
     rounding = 1e-13 * float(np.linalg.norm(targets))
-    return Moments(task.name, r, targets, np.asarray(0.5 * lost**2 if lost > rounding else 0.0))
+    floor = np.asarray(0.5 * lost**2 if lost > rounding else 0.0)
+    return Moments(task.name, r, targets, floor, names=task.names)

@@ -1,5 +1,6 @@
 r"""Finite data: :math:`L = \sum_s w_s\, \ell(f(x_s), y_s)` with weights that sum to 1."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
@@ -24,12 +25,14 @@ class Samples(AbstractPoints):
     x : inputs, one row a sample.
     y : targets.
     weights : weights of the samples, with sum 1.
+    names : what the inputs are called; empty if they have no names.
     """
 
     name: str = eqx.field(static=True)
     x: Float[np.ndarray | Array, "n d"]
     y: Float[np.ndarray | Array, "n c"]
     weights: Float[np.ndarray | Array, " n"]
+    names: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
 
     def cost(self, function: Float[Array, "n c"], penalty: Penalty) -> Float[Array, ""]:
         """Weighted mean of the penalty."""
@@ -40,17 +43,22 @@ class Samples(AbstractPoints):
         return jnp.asarray(self.weights) @ values
 
 
-def from_arrays(x: Any, y: Any, weights: Any = None, name: str = "data") -> Samples:
+def from_arrays(
+    x: Any, y: Any, weights: Any = None, name: str = "data", names: Any = None
+) -> Samples:
     """A user's own data, checked: shapes, finite numbers, something to learn.
 
     Parameters
     ----------
-    x : inputs `(n, d)`.
-    y : targets `(n,)` or `(n, c)`.
+    x : inputs `(n, d)`: an array, or a DataFrame, whose columns give the names.
+    y : targets `(n,)` or `(n, c)`; `(n,)` words are labels, of which each becomes an output.
     weights : how much each sample counts; all the same by default.
     name : what tables call it.
+    names : what the inputs are called, `d` words.
     """
-    x, y = finite_numbers("X", x), finite_numbers("y", y)
+    given = getattr(x, "columns", None) if names is None else names
+    x = finite_numbers("X", x, () if given is None else [*map(str, given)])
+    y = one_hot(y) if _are_words(y) else finite_numbers("y", y)
     if x.ndim != 2:
         raise InputError(f"X must have two dimensions (samples, inputs); its shape is {x.shape}.")
     if y.ndim not in (1, 2):
@@ -62,16 +70,51 @@ def from_arrays(x: Any, y: Any, weights: Any = None, name: str = "data") -> Samp
     y = y.reshape(len(y), -1)
     if not np.any(y):
         raise InputError("y is zero everywhere: there is nothing to learn.")
-    return Samples(name, x, y, _checked_weights(weights, len(x)))
+    return Samples(
+        name, x, y, _checked_weights(weights, len(x)), names=checked_names(given, x.shape[1])
+    )
 
 
-def finite_numbers(name: str, values: Any) -> np.ndarray:
+def checked_names(names: Any, inputs: int) -> tuple[str, ...]:
+    """What the inputs are called, one word each; empty if they have no names.
+
+    Parameters
+    ----------
+    names : words; `None` for none.
+    inputs : how many there must be.
+    """
+    words = () if names is None else tuple(map(str, np.ravel(names)))
+    if words and len(words) != inputs:
+        raise InputError(f"`names` must name {inputs} inputs; there are {len(words)} names.")
+    return words
+
+
+def one_hot(labels: Any) -> np.ndarray:
+    """An output for each label, in the order of the alphabet: 1 where it is meant, 0 elsewhere.
+
+    Parameters
+    ----------
+    labels : `(n,)` words.
+    """
+    kinds, which = np.unique([*map(str, labels)], return_inverse=True)
+    if len(kinds) < 2:
+        raise InputError(f"The target has a single label, '{kinds[0]}': there is nothing to learn.")
+    return np.eye(len(kinds))[which]
+
+
+def _are_words(values: Any) -> bool:
+    array = np.asarray(values)
+    return array.ndim == 1 and array.size > 0 and all(isinstance(one, str) for one in array)
+
+
+def finite_numbers(name: str, values: Any, columns: Sequence[str] = ()) -> np.ndarray:
     """An array of float64, or a sentence that says where it is not one.
 
     Parameters
     ----------
     name : what the sentence calls it.
     values : anything that holds numbers.
+    columns : what its columns are called; empty if they have no names.
     """
     if np.iscomplexobj(values):
         raise InputError(f"{name} must hold real numbers; it holds complex ones.")
@@ -86,8 +129,11 @@ def finite_numbers(name: str, values: Any) -> np.ndarray:
     bad = np.argwhere(~np.isfinite(array))
     if len(bad):
         where = ", ".join(str(tuple(map(int, index))) for index in bad[:SHOWN])
+        column = bad[0][1] if array.ndim == 2 and bad[0][1] < len(columns) else None
+        named = "" if column is None else f" (row {bad[0][0]} of column '{columns[column]}')"
         raise InputError(
-            f"{name} has {len(bad)} entries that are NaN or infinite, first at {where}."
+            f"{name} has {len(bad)} entries that are NaN or infinite, first at {where}{named}, counted from "
+            "0. Fill them in, or leave out these rows."
         )
     return array
 
@@ -103,18 +149,25 @@ def _checked_weights(weights: Any, n: int) -> np.ndarray:
     return checked / checked.sum()
 
 
-def refuse_constant_columns(task: Samples) -> None:
-    """Refuse inputs that carry nothing of their own; a network with a bias may want them.
+def standardized(task: Any) -> Samples:
+    """The same data with mean 0 and variance 1 in every column of inputs and targets.
+
+    Constant columns stay as they are: there is no other scale for them.
 
     Parameters
     ----------
-    task : the samples.
+    task : samples; moments and tasks in closed form have no columns to standardize.
     """
-    x = np.asarray(task.x)
-    bad = np.flatnonzero(np.ptp(x, axis=0) == 0) if len(x) > 1 else np.flatnonzero(x[0] == 0)
-    if len(bad):
-        columns = ", ".join(map(str, bad[:SHOWN]))
+    if not isinstance(task, Samples):
         raise InputError(
-            f"X has {len(bad)} columns that are constant (numbered from 0: {columns}). Remove them: "
-            "the network learns nothing from them, or cannot tell them from a bias."
+            f"'{task.name}' is given by its moments, not by samples: there are no columns to `standardize`."
         )
+    x, y = (_standard(np.asarray(values), np.asarray(task.weights)) for values in (task.x, task.y))
+    return Samples(task.name, x, y, task.weights, names=task.names)
+
+
+def _standard(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    mean = weights @ values
+    spread = np.sqrt(weights @ (values - mean) ** 2)
+    constant = np.ptp(values, axis=0) == 0
+    return np.where(constant, values, (values - mean) / np.where(constant, 1.0, spread))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.curves.stages import acceleration
-from saddlewalk.errors import InputError, nearest
+from saddlewalk.errors import InputError, check_number, checked_seed, nearest
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
 from saddlewalk.tasks import AbstractTask
@@ -18,6 +18,7 @@ from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.diagonal import DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
+from saddlewalk.theory.scales import comparable_inputs
 from saddlewalk.theory.staircase import Assumption, Staircase
 from saddlewalk.units import AbstractUnits
 
@@ -80,7 +81,8 @@ def predict(
         units), "instant-alignment" (the same with dormant units aligned at once: the limit for degree
         2, the lower bounds of Eq 17 above), "closed" (formulas at this scale), "limit" (scale to zero),
         "paper" (diagonal networks: the formulas as printed), or "auto": "numeric", and for diagonal networks
-        of more than 2,000 units and linear ones of more than 20,000 weights "closed".
+        of more than 2,000 units and linear ones of more than 20,000 weights "closed" (with more than 300
+        modes and no `max_time`: "limit").
     rates : learning rate of each layer by name, as in `train`.
     penalty : loss of one output against one target; squared error by default.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`. They may come from the
@@ -89,12 +91,14 @@ def predict(
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
     eta : what accelerated time is measured in: "norm" (that of a unit of mean size at the start, Eq
         20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
-    max_time : where "numeric" and "algorithm-1" stop. They stop by themselves when every dormant unit's
-        utility has fallen to 1e-4 of its largest, as `train` does.
+    max_time : where "numeric", "algorithm-1" and the closed form of linear networks stop. The first two stop
+        by themselves when every dormant unit's utility has fallen to 1e-4 of its largest, as `train` does.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
     if eta not in ("norm", "mean"):
         raise InputError(f"`eta` must be 'norm' or 'mean'; got '{eta}'.")
+    check_number("max_time", max_time)
+    checked_seed(seed)
     if not max_time > 0:
         raise InputError(f"`max_time` must be positive; got {max_time}.")
     if isinstance(units, AbstractUnits) and not units.additive:
@@ -137,7 +141,7 @@ def _staircase(
         eta = acceleration(start.norm, problem.pace_degree) if start.norm < 1 else 1.0
     if initial is None:
         initial = float(problem.loss(0 * start.theta))
-    curve = outcome.curve
+    curve, names = outcome.curve, problem.task.input_names
     return Staircase(
         setting=problem.task.name,
         method=method,
@@ -146,9 +150,9 @@ def _staircase(
         degree=problem.degree,
         eta=eta,
         initial_loss=initial,
-        stages=tuple(stage.accelerated(eta) for stage in outcome.stages),
+        stages=tuple(stage.accelerated(eta).named(names) for stage in outcome.stages),
         stopped=outcome.stopped,
-        assumptions=(*audit, *outcome.assumptions),
+        assumptions=(*audit, *comparable_inputs(problem.task), *outcome.assumptions),
         references=references,
         expected_error=outcome.expected_error,
         rhs_evaluations=outcome.rhs_evaluations,

@@ -81,6 +81,11 @@ class Staircase(AbstractResult):
         """What was predicted: units, data and loss."""
         return known(self._problem, "prediction")
 
+    @property
+    def known_problem(self) -> Problem | None:
+        """The same, or `None` where a file could not hold it."""
+        return self._problem
+
     def of(self, problem: Problem) -> "Staircase":
         """The same prediction with its problem, where a file could not hold it.
 
@@ -183,16 +188,22 @@ class Staircase(AbstractResult):
         stairs = cls.from_json(json.loads(data.attrs["record"]))
         return replace(stairs, _problem=problem_of(data))
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """Draw the staircase; a path saves the picture, an axis draws into it."""
         from saddlewalk.show import draw
 
-        with draw.canvas(target) as axes:
-            draw.staircase(axes, self)
+        with draw.canvas(ax or target) as axes:
+            end = 1.25 * max(self.jump_times, default=0.8)
+            if self.curve is not None:
+                end = max(end, 1.1 * draw.end_of_fall(*self.curve))
+            draw.staircase(axes, self, end=end)
             if self.stages:
-                draw.stretch(axes, self.jump_times, self.loss_levels)
+                draw.stretch(axes, self.jump_times, self.loss_levels, end)
             axes.set_title(f"{self.setting}, scale {self.scale:g}")
             axes.legend()
+            draw.name_stages(axes, self)
         return axes
 
     def citation(self) -> str:

@@ -6,6 +6,10 @@ With phi of order 1 in u, :math:`U = v^\top \Sigma u`, and the singular **direct
 .. math:: \|(I - P)\theta\| = O(\epsilon^{1 - s_{r+1}/s_1}) \quad\text{when}\quad \|P \theta\| = O(1)
           \qquad\text{(Theorem 4).}
 
+Along a direction the map holds :math:`m` with :math:`\dot m = 2 m (s - q m)`, q the curvature of the loss: it
+grows to :math:`s/q`, and half of the loss that it takes is gone at :math:`m/(s/q - m) = \sqrt 2 - 1`. Theorem
+4 says when m is of order 1, which is the same for data and targets of size 1 alone.
+
 With phi of order 2 and one output, :math:`U = v\, u^\top \Sigma u`, the **units** separate. Let
 :math:`a_k = r_k^\top u / \sqrt 2` along the eigenvectors of Sigma and :math:`d\tau = 2 v\, dt`. Then
 :math:`a_k = a_k(0)\, e^{s_k \tau}`, :math:`v^2 - |a|^2` is conserved, and one quadrature is left:
@@ -37,6 +41,8 @@ from saddlewalk.units import Layer, find_degree
 
 _EQUAL = 1e-6
 """Singular values this close, relatively, count as one of higher multiplicity."""
+_HALF = math.sqrt(2) - 1
+"""m / (s/q - m) at which half of the loss is gone."""
 _DEEP = 700.0
 """Largest exponent that float64 holds."""
 
@@ -52,7 +58,8 @@ class Separation:
     exponent: float
     """1 - s_{r+1}/s_1: how much smaller than 1 the rest is, as a power of the scale; 1 for units."""
     times: np.ndarray
-    """When each unit (between units) or each direction (between directions) would reach order 1."""
+    """When each unit would become infinite (between units), or when half of the loss that each direction
+    takes is gone (between directions)."""
 
     @property
     def first(self) -> int:
@@ -92,7 +99,7 @@ def separation(
         return Separation("none", np.zeros(0), 0.0, np.zeros(units.width))
     if order == 1:
         sigma = coupling(problem, residual) * np.outer(pace.outgoing, pace.incoming)
-        return between_directions(sigma, units)
+        return between_directions(sigma, units, _curvatures(problem, sigma, pace))
     if order == 2 and units.outgoing.shape[1] == 1:
         sigma = quadratic_coupling(problem, residual) * np.outer(pace.incoming, pace.incoming)
         return between_units(float(pace.outgoing[0]) * sigma, units)
@@ -132,24 +139,41 @@ def coupling(problem: Problem, residual: Array) -> Float[np.ndarray, "fan_out fa
     return np.asarray(_mixed(problem, residual))
 
 
-def between_directions(sigma: Float[np.ndarray, "fan_out fan_in"], units: Layer) -> Separation:
+def between_directions(
+    sigma: Float[np.ndarray, "fan_out fan_in"],
+    units: Layer,
+    curvatures: Float[np.ndarray, " modes"] | None = None,
+) -> Separation:
     r"""Theorem 4: all units together along each singular direction.
 
     The map :math:`\sum_i v_i u_i^\top` holds :math:`e^{2 s_k t} \sum_i c_{ki}^2` of direction k, with
-    :math:`c_{ki}` of Eq 35; its time is when that is 1.
+    :math:`c_{ki}` of Eq 35, while that is small.
 
     Parameters
     ----------
     sigma : the coupling, as `coupling` gives it, for learning rates 1.
     units : the small units.
+    curvatures : q of the loss along each singular direction: a time is when half of the loss is gone that the
+        direction takes; `None`: when the map holds 1 of it, as in the theorem.
     """
     left, values, right = np.linalg.svd(sigma, full_matrices=False)
     growing = values > max(_EQUAL * values[0], 1e-300)
     c = (np.asarray(units.outgoing) @ left + np.asarray(units.incoming) @ right.T)[:, growing] / 2
     held = np.sum(c**2, axis=0)
+    reached = 1.0 if curvatures is None else _HALF * (values / curvatures)[growing]
     with np.errstate(divide="ignore"):
-        times = -np.log(held) / (2 * values[growing])
+        times = np.log(reached / held) / (2 * values[growing])
     return Separation("between directions", values, separation_exponent(values), times)
+
+
+def _curvatures(
+    problem: Problem, sigma: Float[np.ndarray, "fan_out fan_in"], pace: Layer
+) -> Float[np.ndarray, " modes"]:
+    """Second derivative of the loss along each singular direction, from a network that says nothing."""
+    left, _, right = np.linalg.svd(sigma, full_matrices=False)
+    rows = jnp.asarray(right * pace.incoming), jnp.asarray(left.T * pace.outgoing)
+    found = _curvatures_along(problem, *rows)
+    return np.maximum(np.asarray(found), 1e-300)
 
 
 def separation_exponent(values: Float[np.ndarray, " modes"]) -> float:
@@ -317,6 +341,23 @@ def _mixed(problem: Problem, residual: Array) -> Array:
     fan_in, fan_out = _sizes(problem)
     in_u = lambda v: jax.grad(lambda u: _utility_of_one(problem, residual, u, v))(jnp.zeros(fan_in))  # noqa: E731
     return jax.jacobian(in_u)(jnp.zeros(fan_out)).T
+
+
+@eqx.filter_jit
+def _curvatures_along(problem: Problem, incoming: Array, outgoing: Array) -> Array:
+    before, _ = problem.units.place_of_outgoing(problem.shapes)
+    rows = jnp.zeros((problem.width, problem.size))
+
+    def along(u: Array, v: Array) -> Array:
+        def one(u: Array) -> Array:
+            row = jnp.concatenate([u[:before], v, u[before:]])
+            return problem.features(rows.at[0].set(row))[0]
+
+        _, linear = jax.jvp(one, (0 * u,), (u,))
+        slope = jax.grad(lambda m: problem.cost(m * linear))
+        return jax.grad(slope)(0.0)
+
+    return jax.vmap(along)(incoming, outgoing)
 
 
 @eqx.filter_jit

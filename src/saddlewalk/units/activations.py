@@ -42,8 +42,10 @@ def activation_named(activation: str | Callable[[Array], Array]) -> Callable[[Ar
     ----------
     activation : a name in `ACTIVATIONS`, or a function.
     """
-    if not isinstance(activation, str):
+    if callable(activation):
         return activation
+    if not isinstance(activation, str):
+        raise InputError(f"`activation` must be a name or a function; got {activation!r:.60}.")
     if activation not in ACTIVATIONS:
         raise InputError(f"Unknown activation '{activation}'.{nearest(activation, ACTIVATIONS)}")
     return ACTIVATIONS[activation]

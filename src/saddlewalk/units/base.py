@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, check_number
 
 Weights = dict[str, Array]
 Shapes = dict[str, tuple[int, ...]]
@@ -266,9 +266,14 @@ def check_rates(rates: dict[str, float], layers: tuple[str, ...]) -> None:
     rates : learning rates by layer.
     layers : names of the layers that there are.
     """
+    if not isinstance(rates, dict):
+        raise InputError(
+            f"`rates` must name the layers, for instance {{'{layers[0]}': 2.0}}; got {rates!r:.60}."
+        )
     for name, rate in rates.items():
         if name not in layers:
             raise InputError(f"There is no layer '{name}'. Layers: {', '.join(layers)}.")
+        check_number(f"rates['{name}']", rate)
         if not math.isfinite(rate) or rate <= 0:
             raise InputError(f"The learning rate of '{name}' must be positive; got {rate}.")
 

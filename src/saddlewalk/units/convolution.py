@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, checked_whole
 from saddlewalk.units.activations import AbstractNeurons, activation_named
 from saddlewalk.units.base import Factors, Shapes, Weights
 
@@ -35,8 +35,8 @@ class Convolution(AbstractNeurons):
         return cls(3, kernel=3, stride=2, activation="quadratic"), 7, 2
 
     def __check_init__(self) -> None:
-        if min(self.width, self.kernel, self.stride) < 1:
-            raise InputError("Width, kernel and stride of a convolution must be at least 1.")
+        for name in ("width", "kernel", "stride"):
+            checked_whole(name, getattr(self, name), least=1)
         activation_named(self.activation)
 
     def layers(self, inputs: int, outputs: int) -> Shapes:

@@ -41,10 +41,12 @@ class Deep(AbstractUnits):
     ----------
     hidden_layers : units of each hidden layer, the first one next to the input.
     skips : pairs of layers (a, b) that a skip joins.
+    output_bias : whether the readout has a bias.
     """
 
     hidden_layers: tuple[HiddenLayer, ...] = eqx.field(static=True)
     skips: tuple[tuple[int, int], ...] = eqx.field(static=True, default=())
+    output_bias: bool = eqx.field(static=True, default=False)
 
     additive: ClassVar[bool] = False
 
@@ -55,8 +57,11 @@ class Deep(AbstractUnits):
         return cls(layers), 4, 2
 
     def __check_init__(self) -> None:
-        if not self.hidden_layers:
-            raise InputError("A deep network needs at least one hidden layer.")
+        if not isinstance(self.hidden_layers, tuple) or not self.hidden_layers:
+            raise InputError(
+                "A deep network needs a tuple of at least one hidden layer, for instance "
+                f"Deep((Dense(5, 'tanh'),)); got {self.hidden_layers!r:.60}."
+            )
         for k, stage in enumerate(self.hidden_layers):
             if not isinstance(stage, HiddenLayer):
                 raise InputError(
@@ -79,7 +84,8 @@ class Deep(AbstractUnits):
     @property
     def linear_in(self) -> str | None:  # type: ignore[override]
         """The input, where all layers are."""
-        return "input" if all(stage.linear_in == "input" for stage in self.hidden_layers) else None
+        linear = all(stage.linear_in == "input" for stage in self.hidden_layers)
+        return "input" if linear and not self.output_bias else None
 
     @property
     def hidden(self) -> tuple[str, ...]:  # type: ignore[override]
@@ -102,15 +108,18 @@ class Deep(AbstractUnits):
                 rest = {name: shape for name, shape in own.items() if name != "v"}
                 own, size = {**rest, "V": (m, m)}, m
             else:
-                first = next(iter(own))
-                size = stage.width * (own["v"][1] if isinstance(stage, Convolution) else 1)
-                own = {first: own[first]}
+                own = {name: own[name] for name in ("w", "u", "b") if name in own}
+                size = stage.width * (stage.patches(size) if isinstance(stage, Convolution) else 1)
             shapes |= {f"{name}{k}": (stage.width, *shape) for name, shape in own.items()}
-        return shapes | {"readout": (outputs, size)}
+        bias: Shapes = {"bias": (outputs,)} if self.output_bias else {}
+        return shapes | bias | {"readout": (outputs, size)}
 
     def respond(self, weights: Weights, x: Any) -> Array:
         """The whole network on one input."""
-        return weights["readout"] @ self._answers(weights, x)[-1]
+        return self._read_out(weights, self._answers(weights, x)[-1])
+
+    def _read_out(self, weights: Weights, h: Array) -> Array:
+        return weights["readout"] @ h + (weights["bias"] if self.output_bias else 0.0)
 
     def preactivations(self, weights: Weights, x: Any) -> Float[Array, " hidden"] | None:
         """What enters the neurons of all layers, layer by layer; attention has none."""
@@ -119,7 +128,7 @@ class Deep(AbstractUnits):
         parts: list[Array] = []
         for k, (stage, h) in enumerate(reads, start=1):
             if isinstance(stage, Dense):
-                parts.append(own[f"w{k}"] @ h)
+                parts.append(stage.preactivations(_of_stage(own, k), h))
             elif isinstance(stage, Convolution):
                 parts.append(stage.preactivations({"u": own[f"u{k}"]}, h))
         return jnp.concatenate(parts) if parts else None
@@ -146,6 +155,10 @@ class Deep(AbstractUnits):
                 found[f"u{k}"] = (stage.windows(h), jnp.swapaxes(d, 1, 2))
             else:
                 found[f"w{k}"] = (h, d)
+                if isinstance(stage, Dense) and stage.bias:
+                    found[f"b{k}"] = (jnp.ones(1), d)
+        if self.output_bias:
+            found["bias"] = (jnp.ones(1), jnp.eye(len(own["readout"])))
         return found | {"readout": (reads[-1], jnp.eye(len(own["readout"])))}
 
     def _answers(self, weights: Weights, x: Any, nudges: list[Array] | None = None) -> list[Any]:
@@ -167,7 +180,7 @@ class Deep(AbstractUnits):
         self, k: int, stage: HiddenLayer, weights: Weights, h: Array, nudge: Array | float
     ) -> Array:
         if isinstance(stage, Dense):
-            return stage.sigma(weights[f"w{k}"] @ h + nudge)
+            return stage.sigma(stage.preactivations(_of_stage(weights, k), h) + nudge)
         if isinstance(stage, Convolution):
             return stage.sense(weights[f"u{k}"], h, nudge).reshape(-1)
         m = weights[f"V{k}"].shape[-1]
@@ -241,4 +254,11 @@ class Deep(AbstractUnits):
         if isinstance(stage, LinearSelfAttention):
             return ([f"KQ{k}"] if stage.merged else [f"K{k}", f"Q{k}"]), f"V{k}"
         after = f"w{k + 1}" if k < len(self.hidden_layers) else "readout"
-        return [f"{'u' if isinstance(stage, Convolution) else 'w'}{k}"], after
+        if isinstance(stage, Convolution):
+            return [f"u{k}"], after
+        return [f"w{k}", f"b{k}"] if stage.bias else [f"w{k}"], after
+
+
+def _of_stage(weights: Weights, k: int) -> Weights:
+    """The weights of dense layer k by the names that they have in `Dense`."""
+    return {name: weights[f"{name}{k}"] for name in ("w", "b") if f"{name}{k}" in weights}

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, nearest
 from saddlewalk.precision import in_float64
 from saddlewalk.units.base import AbstractUnits, size_of, unpack
 
@@ -82,7 +82,13 @@ def _probes(units: AbstractUnits, inputs: int, outputs: int) -> tuple[np.ndarray
     def respond_at(theta: jax.Array, x: jax.Array) -> jax.Array:
         return units.respond(unpack(shapes, theta), units.view(x, 0))
 
-    shape = jax.eval_shape(respond_at, jnp.asarray(thetas[0]), xs[0]).shape
+    try:
+        shape = jax.eval_shape(respond_at, jnp.asarray(thetas[0]), xs[0]).shape
+    except KeyError as error:
+        name = str(error.args[0])
+        raise InputError(
+            f"`respond` asks for weights '{name}', which `layers` does not name.{nearest(name, shapes)}"
+        ) from error
     if shape != (outputs,):
         raise InputError(f"respond must give an array of shape ({outputs},); it gives {shape}.")
     program = jax.jit(jax.vmap(respond_at))

@@ -6,6 +6,7 @@
 `linear_outgoing`                 whether it is linear in its outgoing weights                `degree.py`
 `relations(layer)`                which relations make a unit of a layer superfluous          `relations.py`
 `incoming_degree(layer)`          degree of a unit in its incoming weights, if it has one     `incoming.py`
+`parity(layer)`                   whether it is even or odd in them                           `incoming.py`
 ================================  ==========================================================  ===============
 """
 
@@ -15,7 +16,7 @@ import jax
 
 from saddlewalk.units.base import AbstractUnits
 from saddlewalk.units.degree import find_degree, is_linear_outgoing
-from saddlewalk.units.incoming import find_incoming_degree
+from saddlewalk.units.incoming import find_incoming_degree, find_parity
 from saddlewalk.units.kinks import is_smooth
 from saddlewalk.units.relations import Relation, find_relations
 
@@ -35,6 +36,7 @@ class Traits:
         self._units, self._inputs, self._outputs = units, inputs, outputs
         self._relations: dict[str, tuple[Relation, ...]] = {}
         self._incoming: dict[str, int | None] = {}
+        self._parity: dict[str, int] = {}
 
     @functools.cached_property
     def degree(self) -> int:
@@ -67,6 +69,13 @@ class Traits:
             found = find_incoming_degree(self._units, self._inputs, self._outputs, layer)
             self._incoming[layer] = found
         return self._incoming[layer]
+
+    def parity(self, layer: str) -> int:
+        """1 if a unit of a hidden layer is even in its incoming weights, -1 if it is odd, 0 if neither."""
+        if layer not in self._parity:
+            found = find_parity(self._units, self._inputs, self._outputs, layer)
+            self._parity[layer] = found
+        return self._parity[layer]
 
     # part of what a compiled program is known by
     def __eq__(self, other: object) -> bool:

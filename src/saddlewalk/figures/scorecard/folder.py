@@ -112,13 +112,15 @@ class Scorecard(store.AbstractResult):
         """The card behind its labeled form."""
         return cls(json.loads(data.attrs["records"]))
 
-    def plot(self, target: "str | Path | Axes | None" = None) -> "Axes":
+    def plot(
+        self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
+    ) -> "Axes":
         """Claims of each entry: those that hold, and those that do not."""
         from saddlewalk.show import draw
 
         data = self.to_xarray()
         names, held, claims = (data[name].values for name in ("entry", "held", "claims"))
-        with draw.canvas(target, height=max(4.2, 0.22 * len(names))) as axes:
+        with draw.canvas(ax or target, height=max(4.2, 0.22 * len(names))) as axes:
             axes.barh(names, held, color=draw.OBSERVED, label="hold")
             axes.barh(names, claims - held, left=held, color=draw.PREDICTED, label="do not hold")
             axes.invert_yaxis()

@@ -13,7 +13,7 @@ _LOUD = 1e-6
 def name_feature(
     problem: Problem, before: ParametersLike, after: ParametersLike, on: tuple[int, ...]
 ) -> dict[str, Any]:
-    """The mode of the task that grew most, or else what the strongest new unit looks at.
+    """The mode of the task that grew most, or else what the strongest new unit looks at, with the "others".
 
     Parameters
     ----------
@@ -26,12 +26,23 @@ def name_feature(
         was, now = (np.asarray(compiled.function(problem, theta)) for theta in (before, after))
         lead = modes.that_grew(was, now)
         return {**modes.names[lead], "strength": float(modes.strengths(now)[lead])}
+    if problem.units.rotatable:  # basis vectors that are no neurons, on a task without modes
+        was, now = (np.asarray(compiled.feature_lengths(problem, th)) for th in (before, after))
+        return _seen_by(problem, after, [int(np.argmax(now - was))])[0]
     if not on:
         return {"kind": "adjustment"}
-    features = np.asarray(compiled.features(problem, after))
-    lead = on[int(np.argmax(np.asarray(compiled.feature_lengths(problem, after))[list(on)]))]
-    feature = problem.units.describe(problem.shapes, np.asarray(after[lead]), lead)
-    if feature["kind"] == "direction":
-        answer = np.abs(features[lead]).reshape(len(features[lead]), -1).max(axis=1)
-        feature["active_samples"] = np.flatnonzero(answer > _LOUD * answer.max()).tolist()
-    return feature
+    lengths = np.asarray(compiled.feature_lengths(problem, after))[list(on)]
+    features = _seen_by(problem, after, [on[k] for k in np.argsort(-lengths, kind="stable")])
+    return features[0] if len(features) == 1 else {**features[0], "others": features[1:]}
+
+
+def _seen_by(problem: Problem, theta: ParametersLike, units: list[int]) -> list[dict[str, Any]]:
+    """What each of some units looks at, and on which samples it answers."""
+    describe = problem.units.describe
+    features = [describe(problem.shapes, np.asarray(theta[unit]), unit) for unit in units]
+    if any(feature["kind"] == "direction" for feature in features):
+        answers = np.asarray(compiled.features(problem, theta))[units]
+        answers = np.abs(answers).reshape(*answers.shape[:2], -1).max(axis=2)
+        for feature, answer in zip(features, answers, strict=True):
+            feature["active_samples"] = np.flatnonzero(answer > _LOUD * answer.max()).tolist()
+    return features

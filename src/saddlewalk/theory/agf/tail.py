@@ -27,7 +27,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.problem import norms
-from saddlewalk.programs import compiled, seldom
+from saddlewalk.programs import compiled, fetched, seldom
 from saddlewalk.theory.agf.alternation import Alternation
 from saddlewalk.theory.agf.thresholds import Thresholds
 
@@ -63,7 +63,7 @@ class Relaxation:
     @classmethod
     def of(cls, flow: Alternation, y: State, slow: float) -> "Relaxation":
         """Of the active units of a flow; what changes more slowly than this counts as at rest."""
-        velocity, jacobian = jax.device_get(_linearized(flow, y))
+        velocity, jacobian = fetched(_linearized(flow, y))
         weight = _metric(flow, y).ravel()
         kept = np.repeat(np.asarray(flow.active), y.shape[1])
         kept &= weight > _FAINT * weight[kept].max(initial=0.0)
@@ -195,7 +195,7 @@ def find_tail(
     end, before, offs = relaxation.start, relaxation.velocity, [1.0]
     while offs[-1] > at.tail_rest:
         end = end + relaxation.newton_step(before)
-        velocity, loss, got, grows = jax.device_get(_landed(flow, end, later, theta))
+        velocity, loss, got, grows = fetched(_landed(flow, end, later, theta))
         left = relaxation.in_modes(velocity)
         offs.append(_ratio(left[relaxation.bends], relaxation.velocity))
         if not offs[-1] <= at.tail_step * offs[-2]:  # slower than a tail, or at the last digit

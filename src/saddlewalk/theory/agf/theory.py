@@ -36,9 +36,11 @@ from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import AbstractUnits, Dense
 
 _LEAST_DROP = 1e-6
-"""A step of the loss below this part of the first loss is no stage."""
+"""A step of the loss below this part of the loss without any unit is no stage."""
 _LEFT = 0.01
 """Utility left at the end, as a part of that at the start, that is worth a word."""
+_RISEN = 2.0
+"""Growth of a unit's output that makes it one that was learned."""
 _RISING = 1.5
 """A fall that becomes this much faster after the start is a stage to come, and not the end of one."""
 
@@ -176,7 +178,7 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
     stages = []
     for a, b in itertools.pairwise(landings):
         before, after = walk.record.nearest(a), walk.record.nearest(b)
-        if a == 0 and not (after.active & ~walk.settled).any() and _is_fading(curve.part(a, b)):
+        if a == 0 and walk.begun and _is_over(walk, after) and _is_fading(curve.part(a, b)):
             continue  # the end of a stage that was learned before the start
         on, off = _changed(before, after, walk.problem.units.rotatable)
         jump = jump_between(curve.part(a, b), 0, b - a)
@@ -191,6 +193,12 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
             )
         )
     return tuple(stages)
+
+
+def _is_over(walk: Walk, after: Moment) -> bool:
+    """Whether none of the units that had not settled at the start has risen since."""
+    first = walk.record.moments[0].output
+    return not (after.active & ~walk.settled & (after.output > _RISEN * first)).any()
 
 
 def _is_fading(curve: LossCurve) -> bool:
@@ -215,7 +223,7 @@ def _landings(walk: Walk, curve: LossCurve) -> list[int]:
         rests.append(len(curve.time) - 1)
     for rest in rests:
         start = landings[-1]
-        if curve.loss[start] - curve.loss[rest] <= _LEAST_DROP * curve.loss[0]:
+        if curve.loss[start] - curve.loss[rest] <= _LEAST_DROP * walk.untrained:
             continue  # nothing was gained: the units belong to the next stage
         landings += [start + jump.index_after for jump in find_jumps(curve.part(start, rest))[:-1]]
         landings.append(rest)

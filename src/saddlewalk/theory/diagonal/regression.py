@@ -32,8 +32,9 @@ class Regression:
 
     @cached_property
     def lengths(self) -> Vector:
-        """Length of each column of the design."""
-        return np.linalg.norm(self.design, axis=0)
+        """Length of each column of the design; 1 for one of zeros, which is never learned."""
+        lengths = np.linalg.norm(self.design, axis=0)
+        return np.where(lengths > 0, lengths, 1.0)
 
     def loss(self, beta: Vector) -> float:
         """Half the squared distance (zero where it is rounding error), and what no beta can avoid."""

@@ -51,13 +51,7 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
     @cached_property
     def regression(self) -> Regression:
         """The least squares problem behind the task."""
-        regression = Regression.of(self.task)
-        silent = np.flatnonzero(np.linalg.norm(regression.design, axis=0) == 0)
-        if len(silent):
-            raise InputError(
-                f"Input {silent[0]} is zero everywhere: its unit can learn nothing. Remove it."
-            )
-        return regression
+        return Regression.of(self.task)
 
     @cached_property
     def initial(self) -> float:
@@ -169,17 +163,15 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
 
 
 def _stage(jump: Jump | Transition, regression: Regression, unit_of_time: float) -> Stage:
-    lead = jump.on[0] if jump.on else -1
+    lead = jump.on[0] if jump.on else None
     return Stage(
         time=jump.time * unit_of_time,
         loss=regression.loss(jump.beta),
         units=jump.on,
         dormant=jump.off,
-        feature={
-            "kind": "coordinate",
-            "index": lead,
-            "sign": int(np.sign(jump.beta[lead])) if jump.on else 0,
-        },
+        feature={"kind": "adjustment"}
+        if lead is None
+        else {"kind": "coordinate", "index": lead, "sign": int(np.sign(jump.beta[lead]))},
     )
 
 

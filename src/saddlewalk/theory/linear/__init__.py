@@ -47,4 +47,5 @@ from saddlewalk.theory.linear.maps import loss_slope as loss_slope
 from saddlewalk.theory.linear.maps import reduced_rank_regression as reduced_rank_regression
 from saddlewalk.theory.linear.maps import relax_inner as relax_inner
 from saddlewalk.theory.linear.maps import relax_outer as relax_outer
+from saddlewalk.theory.linear.maps import top_output as top_output
 from saddlewalk.theory.linear.theory import LinearTheory as LinearTheory

@@ -137,13 +137,16 @@ def turns(modes: UncorrelatedModes) -> tuple[list[int], list[float]]:
     return order, times
 
 
-def logistic_curve(covariances: Covariances, layers: Layers) -> tuple[LossCurve, list[Event]]:
+def logistic_curve(
+    covariances: Covariances, layers: Layers, end: float = math.inf
+) -> tuple[LossCurve, list[Event]]:
     """The loss of modes that never meet, and the order in which this start learns them.
 
     Parameters
     ----------
     covariances : what a linear map sees of the task.
     layers : the weights at the start.
+    end : time at which the curve ends in any case.
     """
     modes = UncorrelatedModes.of(covariances, layers)
     order, times = turns(modes)
@@ -154,7 +157,8 @@ def logistic_curve(covariances: Covariances, layers: Layers) -> tuple[LossCurve,
     unlearned = float(np.delete(explained, order).sum())
     modes = modes.only(np.array(order))
     grid = np.array(times)[:, None] + _AROUND / (2 * modes.sigma[:, None])
-    grid = np.unique(np.maximum(grid, _AT_ONCE / modes.sigma.max()))
+    first = _AT_ONCE / modes.sigma.max()
+    grid = np.unique(np.clip([first, *grid.ravel()], first, max(end, 2 * first)))
     loss, rate = np.array([_logistic_loss(modes, time) for time in grid.tolist()]).T
     curve = LossCurve(grid, covariances.floor + 0.5 * unlearned + loss, rate)
     return curve, [events[k] for k in order]
@@ -173,7 +177,7 @@ def _logistic_loss(modes: UncorrelatedModes, time: float) -> tuple[float, float]
     return unseen + 0.5 * float(np.sum(gap**2 * modes.variances)), -float(slope)
 
 
-def transition_curve(covariances: Covariances, layers: Layers) -> LossCurve:
+def transition_curve(covariances: Covariances, layers: Layers, end: float = math.inf) -> LossCurve:
     """The loss where modes meet: closed plateaus, and steps layer by layer within jumps.
 
     Dormant directions of the hidden space grow in the gradient that the active ones leave; the
@@ -183,13 +187,14 @@ def transition_curve(covariances: Covariances, layers: Layers) -> LossCurve:
     ----------
     covariances : what a linear map sees of the task.
     layers : the weights at the start.
+    end : time after which no further point is made.
     """
-    points = itertools.islice(_points_of_curve(covariances, layers), _MOST_STEPS)
+    points = itertools.islice(_points_of_curve(covariances, layers, end), _MOST_STEPS)
     return LossCurve(*np.array(list(points)).T)
 
 
 def _points_of_curve(
-    covariances: Covariances, layers: Layers
+    covariances: Covariances, layers: Layers, end: float
 ) -> Iterator[tuple[float, float, float]]:
     """Time, loss and slope, until the last mode that has a unit is learned."""
     explained = covariances.explained[1]
@@ -204,7 +209,7 @@ def _points_of_curve(
         gap, gradient = covariances.gap(active), covariances.gradient(active)
         loss = 0.5 * float(np.sum(gap**2))
         yield time, covariances.floor + loss, loss_slope(active, gradient)
-        if loss - levels[last] < _SETTLED * 0.5 * explained[last - 1]:
+        if time > end or loss - levels[last] < _SETTLED * 0.5 * explained[last - 1]:
             return
         # nothing grows faster than the gradient's top mode: so long does a plateau last at least
         quiet = 0.5 * math.log(_REACTION / _reaction(covariances, dormant, fastest))

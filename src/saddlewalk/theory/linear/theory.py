@@ -19,7 +19,13 @@ from saddlewalk.theory.linear.finite_scale import (
 )
 from saddlewalk.theory.linear.greedy import greedy_low_rank
 from saddlewalk.theory.linear.limit import Event, largest_correlation, limit_events, loss_levels
-from saddlewalk.theory.linear.maps import Covariances, Layers, Vector, accumulated_times
+from saddlewalk.theory.linear.maps import (
+    Covariances,
+    Layers,
+    Vector,
+    accumulated_times,
+    top_output,
+)
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Dense
 
@@ -27,6 +33,8 @@ _UNCORRELATED = 1e-6
 """Modes whose inputs are correlated less than this never meet."""
 _MOST_WEIGHTS = 20_000
 """Real-time AGF answers within seconds up to so many weights."""
+_MOST_MODES = 300
+"""The closed curve takes a minute up to so many modes, and grows with their fourth power."""
 
 
 class LinearTheory(AbstractTheory[Moments, Dense]):
@@ -83,14 +91,16 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
         if len(covariances.explained[1]) == 0:
             return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
         if largest_correlation(covariances) < _UNCORRELATED:
-            curve, events = logistic_curve(covariances, layers)
+            curve, events = logistic_curve(covariances, layers, self.start.max_time)
         else:
-            curve, events = transition_curve(covariances, layers), self.order_of_limit
-        fine = refined(curve)
-        times, levels = read_rests(fine, loss_levels(covariances, events))
+            curve = transition_curve(covariances, layers, self.start.max_time)
+            events = self.order_of_limit
+        fine, levels = refined(curve), loss_levels(covariances, events)
+        reached = sum(0.5 * (a + b) >= fine.loss[-1] for a, b in itertools.pairwise(levels))
+        times, levels = read_rests(fine, levels[: reached + 1]) if reached else ([], levels[:1])
         return Outcome(
-            _stages(times, levels, [event.place for event in events], covariances),
-            self._stopped,
+            _stages(times, levels, [event.place for event in events[:reached]], covariances),
+            self._stopped if reached == len(events) else Stopped.LIMIT,
             curve=(fine.time, fine.loss),
             initial_loss=levels[0],
         )
@@ -136,13 +146,21 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
     @property
     def gives_way(self) -> bool:
         """Whether units end with modes that are not the best ones, and must move on to those."""
+        if self.width >= len(self.covariances.explained[1]):
+            return False  # there is a unit for each
         return any(event.place >= self.width for event in self.order_of_limit)
 
     @property
     def preferred(self) -> str:
-        """Real-time AGF; the closed form where that has too many weights, and no mode gives way to others."""
+        """Real-time AGF; with too many weights the closed form, if no mode gives way to others.
+
+        The closed curve of very many modes takes hours, unless it is cut: then it is the limit.
+        """
         affordable = self.start.problem.width * self.start.problem.size <= _MOST_WEIGHTS
-        return "numeric" if affordable or self.gives_way else "closed"
+        if affordable or self.gives_way:
+            return "numeric"
+        few = len(self.covariances.explained[1]) <= _MOST_MODES
+        return "closed" if few or math.isfinite(self.start.max_time) else "limit"
 
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:
@@ -221,7 +239,7 @@ def _same_order(covariances: Covariances) -> Assumption:
     """Conjecture 4.1 takes the modes of mu one by one; the flow takes the gradient's top mode."""
     modes = covariances.explained[0]
     rows = modes.T @ covariances.cross
-    tops = [np.linalg.svd(rows[k:], full_matrices=False)[0][0, 0] for k in range(len(rows))]
+    tops = [top_output(rows[k:])[0] for k in range(len(rows))]
     least = float(min((top**2 for top in tops), default=1.0))
     return Assumption(
         "orders of sigma and mu agree: smallest overlap of the gradient's top mode with the next of mu",

@@ -1,0 +1,168 @@
+"""Transitions: active units descend together until they rest; others wake and sleep meanwhile.
+
+How a transition ends: what is left is a tail in closed form (`tail`), nothing is left, or what still moves no
+longer matters (`settling`).
+"""
+
+from typing import TYPE_CHECKING
+
+import jax
+import numpy as np
+
+from saddlewalk import ode
+from saddlewalk.curves import Stopped
+from saddlewalk.problem import norms
+from saddlewalk.problem.motion import drives
+from saddlewalk.theory.agf.alternation import Margins
+from saddlewalk.theory.agf.settling import Outlook, bottom_of_tail
+from saddlewalk.theory.agf.tail import Relaxation, find_tail
+
+if TYPE_CHECKING:
+    from saddlewalk.theory.agf.walk import Walk
+
+
+def pass_transition(walk: "Walk") -> Stopped | None:
+    """Active units descend until they rest; dormant ones wake and sleep meanwhile.
+
+    Parameters
+    ----------
+    walk : where it is, and the curve behind it.
+    """
+    taken, spent, passed = 0, walk.evaluations, 0.0
+    kind, patience = _kinds(walk)
+    walk.begin_phase()
+    walk.near = walk.at.near_rest
+    while taken < walk.at.most_steps and walk.horizon > 0:
+        flow = walk.flow(plateau=False)
+        margins = walk.margins(flow)
+        if walk.apply(margins):
+            continue
+        if float(margins.resting) <= walk.at.at_event or not walk.active.any():
+            if _comes_to_rest(walk, margins):
+                return None
+            continue
+        tolerance, before = walk.tolerance(plateau=False, kind=kind), taken
+        for piece in walk.integrate(flow, kind, tolerance, patience):
+            taken += piece.steps
+            passed += float(piece.time[-1])
+            if piece.stalled:
+                return Stopped.STALLED
+            if piece.event:
+                margins = jax.tree.map(lambda rows: rows[-1], piece.saved)
+                reached = walk.reached(margins)
+                rests = not walk.apply(margins, reached) and float(margins.resting) <= reached
+                if rests and _comes_to_rest(walk, margins):
+                    return None
+            elif _settled(walk, piece, passed, walk.evaluations - spent):
+                if _settle(walk):
+                    return None
+                spent = walk.evaluations
+        if taken == before:  # not one step was good
+            return Stopped.STALLED
+        if taken >= patience:
+            kind, patience = _stiff(walk), walk.at.most_steps
+    return Stopped.LIMIT
+
+
+def _comes_to_rest(walk: "Walk", margins: Margins) -> bool:
+    """Rest, if what is left is a tail in closed form, or nothing; else go on until nearer to it."""
+    if walk.real_time:
+        walk.active &= ~np.asarray(margins.dozing)
+    learned = float(margins.view.loss) <= walk.nothing
+    while True:
+        if walk.active.any() and not learned and _close_tail(walk):
+            return True
+        if walk.near <= walk.at.exhausted:
+            walk.rest()
+            return True
+        walk.near = max(0.1 * walk.near, walk.at.exhausted)
+        if float(walk.margins(walk.flow(plateau=False)).resting) > walk.at.at_event:
+            return False
+
+
+def _close_tail(walk: "Walk") -> bool:
+    """Rest where the tail of the transition leads, if it is one; the clock stands at its beginning."""
+    if walk.theta.size > walk.at.dense_tail or walk.problem.adaptive:
+        return False
+    flow = walk.flow(plateau=False)
+    # in any direction, not in theirs: what turns them may still be tiny
+    size = norms(walk.theta[~walk.active])[:, 0].max(initial=0.0)
+    growth = walk.largest_drive.max() * size ** (walk.problem.pace_degree - 2)
+    factor = walk.at.slow if walk.problem.pace_degree > 2 else walk.at.slow_by_exponentials
+    slow = factor * growth if walk.real_time and not walk.active.all() else 0.0
+    relaxation = Relaxation.of(flow, flow.state(walk.theta), slow)
+    tail = find_tail(flow, walk.theta, relaxation, walk.at, walk.time, walk.real_time)
+    if tail is None:
+        return False
+    before, awake, level = walk.theta, walk.active.copy(), walk.level
+    walk.theta, walk.level, walk.tail = tail.theta, tail.loss, tail
+    walk.apply(walk.margins(walk.flow(plateau=False)))
+    if (walk.active & ~awake).any():  # it does not rest: somebody wakes on the way there
+        walk.theta, walk.level, walk.tail, walk.active = before, level, None, awake
+        return False
+    return True
+
+
+def _kinds(walk: "Walk") -> tuple[str, int]:
+    """Steps that suit a transition, and how many of them are tried before stiff ones."""
+    if not walk.problem.smooth or walk.problem.adaptive:
+        return "explicit", walk.at.most_steps  # the others want a symmetric Jacobian
+    above = walk.problem.pace_degree > 2
+    return "explicit", walk.at.stiff_after_above_2 if above else walk.at.stiff_after
+
+
+def _stiff(walk: "Walk") -> str:
+    """Steps for what is stiff: with a dense Jacobian where that is small."""
+    return "implicit" if walk.theta.size <= walk.at.dense else "stabilized"
+
+
+def _settled(walk: "Walk", piece: ode.Piece, passed: float, spent: int) -> bool:
+    """What still moves no longer matters."""
+    view = piece.saved.view
+    last = walk.no_utility_left(view.drive[-1])
+    outlook = Outlook.of(
+        np.asarray(view.loss),
+        np.asarray(view.output)[:, walk.active],
+        lasted=float(piece.time[-1] - piece.time[0]),
+        passed=passed,
+        level=walk.level,
+        last=last,
+    )
+    if not walk.problem.smooth:
+        return (last and _goes_nowhere(walk, piece)) or outlook.stands_on_kinks(walk.at)
+    useful = view.drive[-1] > walk.at.convergence * walk.largest_drive
+    if (walk.active & piece.saved.rising[-1] & useful).any():
+        return False
+    if outlook.has_faded(walk.at):
+        return not _is_leaving(walk)
+    # in Algorithm 1 the clock stands: nothing is lost when what is left is polished away
+    return spent >= walk.at.long and (not walk.real_time or outlook.is_a_tail(walk.at, spent))
+
+
+def _is_leaving(walk: "Walk") -> bool:
+    """Whether the active units are on their way from a saddle, slowly as yet."""
+    if not walk.real_time or walk.theta.size > walk.at.dense_tail or walk.problem.adaptive:
+        return False
+    flow = walk.flow(plateau=False)
+    return bool(Relaxation.of(flow, flow.state(walk.theta), 0.0).grows.any())
+
+
+def _goes_nowhere(walk: "Walk", piece: ode.Piece) -> bool:
+    """Whether no unit makes any way over a piece: where `train` stops, too."""
+    way = piece.states[-1] - piece.states[0]
+    lasted = float(piece.time[-1] - piece.time[0])
+    drive = drives(walk.problem, walk.theta, way / max(lasted, 1e-300))
+    return bool((drive <= walk.at.convergence * walk.largest_drive)[walk.active].all())
+
+
+def _settle(walk: "Walk") -> bool:
+    """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
+    if walk.problem.smooth:
+        flow = walk.flow(plateau=False)
+        bottom = bottom_of_tail(flow, walk.theta, walk.level, walk.at)
+        if bottom is None:
+            return False
+        walk.theta = bottom
+        walk.apply(walk.margins(walk.flow(plateau=False)))
+    walk.rest()
+    return True
