@@ -893,3 +893,12 @@ def test_cross_entropy_has_no_finite_minimum_on_data_that_can_be_separated():
     mixed = sw.tasks.from_arrays(np.concatenate([x, x]), np.concatenate([y, -np.roll(y, 1)]))
     path = sw.train(mixed, units, 1e-2, penalty=_Logistic(), max_time=1e4)
     assert find_phases(path).kinds[-1] != "no finite minimum"
+
+
+def test_a_small_unit_whose_samples_are_fitted_to_the_last_digit_is_left_over():
+    """It feels no force, and yet the others fit the data without it: kept, it would leave a residual."""
+    small = 2.0**-5
+    theta = [[1, 0, 1 - small**2], [small, -small, small], [0, 1, -0.5 + 1e-6]]
+    problem = sw.Problem(sw.tasks.from_arrays(np.eye(2), [1, -0.5]), sw.units.Dense(3, "relu"))
+    found = sw.diagnose.saddle_test(problem, np.array(theta))
+    assert found.kind is PointKind.MINIMUM

@@ -100,10 +100,7 @@ def critical_point(
         used = units_in_use(problem, start, MATTERS * scale)
         zeros = np.where(used[:, None], start, _shrunk(start))
         point, still, settled = _refined(_Network(problem, zeros), scale, origin.loss, used)
-    slope = np.asarray(compiled.loss_and_gradient(problem, theta)[1])
-    feels = np.any(slope != 0, axis=1)
-    if problem.units.additive:  # a unit may be heard, and feel nothing where its samples are fitted exactly
-        feels |= np.asarray(compiled.feature_lengths(problem, theta)) > 0
+    feels = _feels(problem, theta)
     if not problem.units.additive:  # its rows are no units
         used = np.ones(len(start), dtype=bool)
     else:  # left over: shrunk, so that kinks stay where they are
@@ -112,6 +109,15 @@ def critical_point(
     change = abs(loss_at(problem, jnp.asarray(point)) - loss_at(problem, theta))
     near = bool(change < MATTERS * scale)
     return CriticalPoint(jnp.asarray(point), still and near, settled and near, ~used & feels, force)
+
+
+def _feels(problem: Problem, theta: Array) -> Bool[np.ndarray, " rows"]:
+    """Which rows are not dead: those with a gradient, and units that are heard, which feel nothing where
+    their samples happen to be fitted to the last digit."""
+    feels = np.any(np.asarray(compiled.loss_and_gradient(problem, theta)[1]) != 0, axis=1)
+    if problem.units.additive:
+        feels |= np.asarray(compiled.feature_lengths(problem, theta)) > 0
+    return feels
 
 
 def _force(problem: Problem, theta: Array, origin: Origin) -> float:
