@@ -8,3 +8,6 @@ from saddlewalk.balance.torch import rescale_layers as rescale_layers
 from saddlewalk.balance.torch import rescale_units as rescale_units
 from saddlewalk.features.torch import lightning_callback as lightning_callback
 from saddlewalk.features.torch import module_features as module_features
+from saddlewalk.landscape.as_problem import as_problem as as_problem
+from saddlewalk.landscape.recognized import RecognizedProblem as RecognizedProblem
+from saddlewalk.landscape.torch import ModuleLandscape as ModuleLandscape

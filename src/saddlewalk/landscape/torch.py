@@ -1,0 +1,542 @@
+"""Any `nn.Module` as a landscape: its device and precision are kept, and nothing of it is changed.
+
+The module is called with other weights (`torch.func.functional_call`), in evaluation mode unless asked
+otherwise, on copies of its buffers and with the random numbers put back afterwards. Parameters that are frozen
+(`requires_grad=False`) are constants. Second derivatives are two backward passes, of which the first is kept
+for all products at one place; attention is computed by its plain formula meanwhile, because fused kernels
+have no second derivative.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from saddlewalk.errors import InputError
+from saddlewalk.landscape.base import AbstractLandscape, Outputs, Product, Vector, laid_out
+from saddlewalk.landscape.losses import check_name
+
+Loss = Callable[[torch.Tensor, Any], torch.Tensor]
+_ALONE = 1e-4
+"""Part by which the answer to one sample may differ when it is asked alone."""
+
+
+class ModuleLandscape(AbstractLandscape):
+    """A PyTorch module, a probe and a loss.
+
+    Parameters
+    ----------
+    module : the network; compiled and parallel wrappers are taken off.
+    data : the probe `(inputs, targets)`: tensors on the module's device, or arrays, which are brought there.
+        Inputs of several arguments are a tuple or, by name, a dictionary; samples come first everywhere.
+    loss : loss(outputs, targets) -> one number, or "squared" or "cross-entropy".
+    training : look at the module in the modes that it has, not in evaluation mode. Random layers then draw
+        the same numbers at every look.
+    dtype : compute in this precision, for instance `torch.float64`; by default in the module's own.
+    select : what to take for the outputs of what the module returns; by default the tensor, the first of a
+        tuple, or `.logits`.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        data: Any,
+        loss: Any,
+        *,
+        training: bool = False,
+        dtype: torch.dtype | None = None,
+        select: Callable[[Any], torch.Tensor] | None = None,
+    ) -> None:
+        self.module = unwrapped(module)
+        self.training = training
+        trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
+        if not trained:
+            raise InputError(
+                "All parameters are frozen (requires_grad=False), or there are none: the loss is a "
+                "constant. Set `requires_grad_(True)` on what is trained."
+            )
+        odd = next((name for name, p in trained.items() if not p.is_floating_point()), None)
+        if odd is not None:
+            raise InputError(
+                f"The parameter '{odd}' holds {trained[odd].dtype}; only real numbers are known here."
+            )
+        self._trained = tuple(trained)
+        first = next(iter(trained.values()))
+        self.device, self.dtype = first.device, dtype or first.dtype
+        self._cast = dtype
+        self.rounding = float(torch.finfo(self.dtype).eps)
+        self.parameters = laid_out((name, tuple(p.shape)) for name, p in trained.items())
+        self._select = select or _the_tensor
+        self._loss = _named_loss(loss)
+        self._inputs, self._targets = self._probe(data)
+        self._shape = tuple(self._first_answer().shape)
+        self._first_loss()
+
+    # --- the contract ---------------------------------------------------------------------------------
+
+    @property
+    def weights(self) -> Vector:
+        """The weights as they are now."""
+        return self.weights_of(self.module)
+
+    def weights_of(self, state: Any) -> Vector:
+        """The vector of weights of a module, or of a `state_dict`.
+
+        Parameters
+        ----------
+        state : one of the same network; keys of compiled or parallel modules are understood.
+        """
+        if isinstance(state, nn.Module):
+            found: dict[str, Any] = dict(unwrapped(state).named_parameters())
+        else:
+            found = {_plain_key(key): value for key, value in state.items()}
+        missing = [name for name in self._trained if name not in found]
+        if missing:
+            raise InputError(
+                f"The state has no '{missing[0]}'; it has: {', '.join(list(found)[:8]) or 'nothing'}."
+            )
+        return self.join({name: as_numpy(found[name]) for name in self._trained})
+
+    @property
+    def targets(self) -> np.ndarray:
+        """The targets of the probe; labels stay whole numbers."""
+        values = self._targets.detach().cpu()
+        return (values.double() if values.is_floating_point() else values).numpy()
+
+    @property
+    def inputs(self) -> Any:
+        """The inputs of the probe, as the module gets them."""
+        return self._inputs
+
+    def outputs(self, w: Any) -> Outputs:
+        """What the network answers on the probe.
+
+        Parameters
+        ----------
+        w : a vector of weights.
+        """
+        with self.probing(), torch.no_grad():
+            return self._matrix(self.answer(self._tensors(w)))
+
+    def loss_and_gradient(self, w: Any) -> tuple[float, Vector]:
+        """The loss on the probe, and its gradient.
+
+        Parameters
+        ----------
+        w : a vector of weights.
+        """
+        with self.probing():
+            leaves = self._leaves(w)
+            cost = self._price(self.answer(leaves))
+            return float(cost.detach()), self._flat(_slopes(cost, leaves), leaves)
+
+    def hessian_at(self, w: Any) -> Product:
+        """Products with the Hessian of the loss at one place; the first backward pass is kept for all.
+
+        Parameters
+        ----------
+        w : a vector of weights.
+        """
+        with self.probing():
+            leaves = self._leaves(w)
+            slopes = _slopes(self._price(self.answer(leaves)), leaves, create_graph=True)
+
+        def product(v: Any) -> Vector:
+            along = self._tensors(v)
+            pairs = [
+                (slope, along[name])
+                for name, slope in zip(leaves, slopes, strict=True)
+                if slope is not None and slope.requires_grad
+            ]
+            if not pairs:
+                return np.zeros(self.size)
+            with self.probing():
+                turns = torch.autograd.grad(
+                    [slope for slope, _ in pairs],
+                    list(leaves.values()),
+                    [way for _, way in pairs],
+                    retain_graph=True,
+                    allow_unused=True,
+                )
+            return self._flat(turns, leaves)
+
+        return product
+
+    def jacobian_at(self, w: Any) -> tuple[Product, Product]:
+        """Products with the Jacobian of the outputs, from both sides.
+
+        Parameters
+        ----------
+        w : a vector of weights.
+        """
+        with self.probing():
+            leaves = self._leaves(w)
+            answer = self.answer(leaves)
+            # J^T u is linear in u, so its derivative by u along v is J v, at any u
+            dual = torch.zeros_like(answer, requires_grad=True)
+            slopes = torch.autograd.grad(
+                answer, list(leaves.values()), dual, create_graph=True, allow_unused=True
+            )
+
+        def along(v: Any) -> Outputs:
+            ways = self._tensors(v)
+            pairs = [
+                (slope, ways[name])
+                for name, slope in zip(leaves, slopes, strict=True)
+                if slope is not None and slope.requires_grad
+            ]
+            with self.probing():
+                (moved,) = torch.autograd.grad(
+                    [slope for slope, _ in pairs],
+                    dual,
+                    [way for _, way in pairs],
+                    retain_graph=True,
+                )
+            return self._matrix(moved)
+
+        def back(u: Any) -> Vector:
+            with self.probing():
+                found = torch.autograd.grad(
+                    answer,
+                    list(leaves.values()),
+                    self._like_outputs(u),
+                    retain_graph=True,
+                    allow_unused=True,
+                )
+            return self._flat(found, leaves)
+
+        return along, back
+
+    def jacobian(self, w: Any, samples: slice = slice(None)) -> Float[np.ndarray, "rows size"]:
+        """The Jacobian of the outputs: one backward pass a sample and output, sample by sample.
+
+        Parameters
+        ----------
+        w : a vector of weights.
+        samples : which of the probe; all by default.
+        """
+        chosen = range(*samples.indices(self.sample_count))
+        with self.probing():
+            leaves = self._leaves(w)
+            if not self._answers_alone():
+                return self._rows(self.answer(leaves)[samples], leaves)
+            parts = [self._rows(self.answer(leaves, slice(k, k + 1)), leaves) for k in chosen]
+        return np.concatenate(parts) if parts else np.zeros((0, self.size))
+
+    def cost(self, outputs: Any) -> float:
+        """The loss of outputs on the probe, whatever network they come from.
+
+        Parameters
+        ----------
+        outputs : a matrix, one row a sample.
+        """
+        with torch.no_grad():
+            return float(self._price(self._like_outputs(outputs)))
+
+    def residual(self, outputs: Any) -> Outputs:
+        """Minus the gradient of the loss by the outputs.
+
+        Parameters
+        ----------
+        outputs : a matrix, one row a sample.
+        """
+        with torch.enable_grad():
+            place = self._like_outputs(outputs).requires_grad_()
+            (slope,) = torch.autograd.grad(self._price(place), place)
+        return -self._matrix(slope)
+
+    # --- calling the module ---------------------------------------------------------------------------
+
+    @property
+    def sample_count(self) -> int:  # type: ignore[override]
+        """Number of samples of the probe."""
+        return self._shape[0]
+
+    def answer(
+        self, weights: dict[str, torch.Tensor], samples: slice | None = None
+    ) -> torch.Tensor:
+        """What the module answers with other weights; call it while `probing`.
+
+        Parameters
+        ----------
+        weights : tensors by name, for all that is trained.
+        samples : which of the probe; all by default.
+        """
+        state = {**self._constants(), **weights}
+        args, kwargs = _arguments(self._inputs if samples is None else _some(self._inputs, samples))
+        return self._select(torch.func.functional_call(self.module, state, args, kwargs))
+
+    @contextmanager
+    def probing(self) -> Iterator[None]:
+        """While the module is looked at: what it is afterwards is what it was before."""
+        modes = [] if self.training else [p for p in self.module.modules() if p.training]
+        fast = torch.backends.mha.get_fastpath_enabled()
+        cuda = [self.device] if self.device.type == "cuda" else []
+        with ExitStack() as stack:
+            stack.enter_context(torch.random.fork_rng(cuda))
+            stack.enter_context(torch.enable_grad())
+            stack.enter_context(torch.autocast(self.device.type, enabled=False))
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+            if cuda and any(isinstance(part, nn.RNNBase) for part in self.module.modules()):
+                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
+            if self.training:
+                torch.manual_seed(0)  # the same noise at every look: one function of the weights
+            try:
+                torch.backends.mha.set_fastpath_enabled(False)
+                for part in modes:
+                    part.training = False
+                yield
+            finally:
+                for part in modes:
+                    part.training = True
+                torch.backends.mha.set_fastpath_enabled(fast)
+
+    def _constants(self) -> dict[str, torch.Tensor]:
+        """Frozen parameters, and copies of the buffers, which a module may write to."""
+        frozen = {
+            name: p.detach()
+            for name, p in self.module.named_parameters()
+            if name not in self._trained
+        }
+        buffers = {name: b.detach().clone() for name, b in self.module.named_buffers()}
+        both = {**frozen, **buffers}
+        if self._cast is None:
+            return buffers
+        return {k: v.to(self._cast) if v.is_floating_point() else v for k, v in both.items()}
+
+    def _price(self, answer: torch.Tensor) -> torch.Tensor:
+        cost = self._loss(answer, self._targets)
+        if not isinstance(cost, torch.Tensor) or cost.numel() != 1:
+            shape = tuple(cost.shape) if isinstance(cost, torch.Tensor) else type(cost).__name__
+            raise InputError(
+                f"The loss must be one number, a tensor; it is {shape}. Take its mean: "
+                "`lambda outputs, targets: loss(outputs, targets).mean()`."
+            )
+        return cost.reshape(())
+
+    def _answers_alone(self) -> bool:
+        """Whether a sample is answered the same without the others (not by a BatchNorm in training)."""
+        with torch.no_grad():
+            weights = self._tensors(self.weights)
+            all_, one = self.answer(weights), self.answer(weights, slice(0, 1))
+        if one.shape[1:] != all_.shape[1:] or len(one) != 1:
+            return False
+        size = float(all_.abs().max())
+        return bool((all_[0] - one[0]).abs().max() <= max(_ALONE, 100 * self.rounding) * size)
+
+    # --- vectors and tensors --------------------------------------------------------------------------
+
+    def _tensors(self, w: Any) -> dict[str, torch.Tensor]:
+        flat = torch.from_numpy(np.ascontiguousarray(self.checked(w)))
+        flat = flat.to(device=self.device, dtype=self.dtype)
+        return {one.name: flat[one.place].reshape(one.shape) for one in self.parameters}
+
+    def _leaves(self, w: Any) -> dict[str, torch.Tensor]:
+        return {name: t.detach().requires_grad_() for name, t in self._tensors(w).items()}
+
+    def _flat(self, parts: Any, leaves: dict[str, torch.Tensor]) -> Vector:
+        filled = [
+            torch.zeros_like(leaf) if part is None else part
+            for part, leaf in zip(parts, leaves.values(), strict=True)
+        ]
+        return as_numpy(torch.cat([part.detach().reshape(-1) for part in filled]))
+
+    def _rows(self, answer: torch.Tensor, leaves: dict[str, torch.Tensor]) -> np.ndarray:
+        """The Jacobian of some outputs, all together where that is possible."""
+        flat, places = answer.reshape(-1), list(leaves.values())
+        units = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
+        try:
+            found = torch.autograd.grad(
+                flat, places, units, is_grads_batched=True, retain_graph=True, allow_unused=True
+            )
+        except RuntimeError:  # a layer that cannot be batched
+            return np.stack(
+                [
+                    self._flat(
+                        torch.autograd.grad(
+                            flat, places, unit, retain_graph=True, allow_unused=True
+                        ),
+                        leaves,
+                    )
+                    for unit in units
+                ]
+            )
+        filled = [
+            torch.zeros(len(flat), leaf.numel()).to(leaf)
+            if part is None
+            else part.reshape(len(flat), -1)
+            for part, leaf in zip(found, places, strict=True)
+        ]
+        return as_numpy(torch.cat(filled, dim=1))
+
+    def _matrix(self, answer: torch.Tensor) -> Outputs:
+        return as_numpy(answer).reshape(len(answer), -1)
+
+    def _like_outputs(self, values: Any) -> torch.Tensor:
+        array = np.asarray(values, dtype=np.float64)
+        if array.size != math.prod(self._shape):
+            raise InputError(f"The outputs have shape {self._shape}; got {array.shape}.")
+        tensor = torch.from_numpy(np.ascontiguousarray(array.reshape(self._shape)))
+        return tensor.to(device=self.device, dtype=self._answer_dtype)
+
+    # --- the probe ------------------------------------------------------------------------------------
+
+    def _probe(self, data: Any) -> tuple[Any, torch.Tensor]:
+        if not isinstance(data, tuple | list) or len(data) != 2:
+            raise InputError(
+                f"The probe is a pair (inputs, targets), one batch of data; got a {type(data).__name__}."
+            )
+        inputs, targets = data
+        if isinstance(inputs, dict):
+            moved: Any = {name: self._moved(f"input '{name}'", one) for name, one in inputs.items()}
+        elif isinstance(inputs, tuple | list):
+            moved = tuple(self._moved(f"input {k}", one) for k, one in enumerate(inputs))
+        else:
+            moved = self._moved("inputs", inputs)
+        return moved, self._moved("targets", targets)
+
+    def _moved(self, name: str, values: Any) -> torch.Tensor:
+        """A tensor where the module is; arrays are brought there, tensors must be there already."""
+        if not isinstance(values, torch.Tensor):
+            array = np.asarray(values)
+            if array.dtype.kind not in "biuf":
+                raise InputError(f"The {name} of the probe must hold numbers; got {array.dtype}.")
+            tensor = torch.from_numpy(np.array(array)).to(self.device)
+            return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
+        if values.device != self.device:
+            raise InputError(
+                f"The {name} of the probe are on {values.device}, the module is on {self.device}: move one "
+                f"of them, for instance with `.to('{self.device}')`."
+            )
+        tensor = values.detach()
+        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+            raise InputError(f"The {name} of the probe hold NaN or infinite numbers.")
+        return tensor.to(self._cast) if self._cast and tensor.is_floating_point() else tensor
+
+    def _first_answer(self) -> torch.Tensor:
+        tensors = _tensors_in(self._inputs)
+        try:
+            with self.probing(), torch.no_grad():
+                answer = self.answer(self._tensors(self.weights))
+        except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
+            if isinstance(error, InputError):
+                raise
+            seen = ", ".join(f"{tuple(one.shape)} of {one.dtype}" for one in tensors)
+            raise InputError(
+                f"The module (in {self.dtype}, on {self.device}) does not take the inputs of the probe, "
+                f"{seen}: {str(error).splitlines()[0]}"
+            ) from error
+        if not isinstance(answer, torch.Tensor) or answer.ndim == 0:
+            raise InputError(
+                f"The module returns {type(answer).__name__}, no tensor with samples first: say what to "
+                "take with `select=lambda answer: ...`."
+            )
+        if not torch.isfinite(answer).all():
+            raise InputError("The module answers NaN or infinite numbers on the probe.")
+        self._answer_dtype = answer.dtype
+        return answer
+
+    def _first_loss(self) -> None:
+        try:
+            with torch.no_grad():
+                self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            if isinstance(error, InputError):
+                raise
+            raise InputError(
+                f"The loss does not take outputs of shape {self._shape} with targets of shape "
+                f"{tuple(self._targets.shape)} ({self._targets.dtype}): {str(error).splitlines()[0]}"
+            ) from error
+
+
+def unwrapped(module: nn.Module) -> nn.Module:
+    """The module itself, where it is compiled (`torch.compile`) or wrapped to run in parallel.
+
+    Parameters
+    ----------
+    module : a network.
+    """
+    if not isinstance(module, nn.Module):
+        raise InputError(f"The network must be a torch.nn.Module; got {type(module).__name__}.")
+    while True:
+        inner = getattr(module, "_orig_mod", None)
+        if inner is None and isinstance(
+            module, nn.DataParallel | nn.parallel.DistributedDataParallel
+        ):
+            inner = module.module
+        if inner is None:
+            return module
+        module = inner
+
+
+def as_numpy(tensor: torch.Tensor) -> np.ndarray:
+    """A tensor of any device and precision as an array of float64.
+
+    Parameters
+    ----------
+    tensor : the values.
+    """
+    return tensor.detach().cpu().double().numpy()
+
+
+def _slopes(cost: torch.Tensor, leaves: dict[str, torch.Tensor], create_graph: bool = False) -> Any:
+    if not cost.requires_grad:
+        raise InputError(
+            "The loss does not depend on the weights in a way that PyTorch can follow: something between "
+            "(`.detach()`, `.item()`, NumPy) cuts the graph."
+        )
+    return torch.autograd.grad(
+        cost, list(leaves.values()), create_graph=create_graph, allow_unused=True
+    )
+
+
+def _named_loss(loss: Any) -> Loss:
+    check_name(loss)
+    if loss == "squared":
+        return lambda f, y: 0.5 * torch.sum((f - y.reshape(f.shape)) ** 2) / len(f)
+    if loss == "cross-entropy":
+        return nn.functional.cross_entropy
+    return loss
+
+
+def _the_tensor(answer: Any) -> Any:
+    if isinstance(answer, torch.Tensor):
+        return answer
+    logits = getattr(answer, "logits", None)
+    if isinstance(logits, torch.Tensor):
+        return logits
+    return answer[0] if isinstance(answer, tuple) and answer else answer
+
+
+def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if isinstance(inputs, dict):
+        return (), inputs
+    return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
+
+
+def _some(inputs: Any, samples: slice) -> Any:
+    if isinstance(inputs, dict):
+        return {name: one[samples] for name, one in inputs.items()}
+    if isinstance(inputs, tuple):
+        return tuple(one[samples] for one in inputs)
+    return inputs[samples]
+
+
+def _tensors_in(inputs: Any) -> list[torch.Tensor]:
+    if isinstance(inputs, dict):
+        return list(inputs.values())
+    return list(inputs) if isinstance(inputs, tuple) else [inputs]
+
+
+def _plain_key(key: str) -> str:
+    """The name of a parameter without what compiled and parallel modules put before it."""
+    parts = key.split(".")
+    while parts and parts[0] in ("_orig_mod", "module") and len(parts) > 1:
+        parts = parts[1:]
+    return ".".join(parts)
