@@ -9,6 +9,7 @@ precision, the same for PyTorch and for JAX. The loss is the one that the user g
 import abc
 import math
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -157,6 +158,10 @@ class AbstractLandscape(abc.ABC):
         ----------
         outputs : a matrix, one row a sample.
         """
+
+    def probing(self) -> AbstractContextManager[None]:
+        """Within it, many looks one after another may prepare once."""
+        return nullcontext()
 
     # --- what follows from these ----------------------------------------------------------------------
 

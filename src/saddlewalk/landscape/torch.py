@@ -55,6 +55,7 @@ class ModuleLandscape(AbstractLandscape):
     ) -> None:
         self.module = unwrapped(module)
         self.training = training
+        self._inside = False
         trained = {name: p for name, p in self.module.named_parameters() if p.requires_grad}
         if not trained:
             raise InputError(
@@ -274,7 +275,13 @@ class ModuleLandscape(AbstractLandscape):
 
     @contextmanager
     def probing(self) -> Iterator[None]:
-        """While the module is looked at: what it is afterwards is what it was before."""
+        """While the module is looked at: what it is afterwards is what it was before.
+
+        Within another one it does nothing: many looks one after another prepare once.
+        """
+        if self._inside:
+            yield
+            return
         modes = [] if self.training else [p for p in self.module.modules() if p.training]
         fast = torch.backends.mha.get_fastpath_enabled()
         cuda = [self.device] if self.device.type == "cuda" else []
@@ -291,8 +298,10 @@ class ModuleLandscape(AbstractLandscape):
                 torch.backends.mha.set_fastpath_enabled(False)
                 for part in modes:
                     part.training = False
+                self._inside = True
                 yield
             finally:
+                self._inside = False
                 for part in modes:
                     part.training = True
                 torch.backends.mha.set_fastpath_enabled(fast)

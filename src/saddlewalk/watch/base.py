@@ -1,0 +1,332 @@
+"""The watch: a training that somebody else runs. Where it is, what grows, and when the loss drops next.
+
+At every step it takes the loss, and does nothing else. Now and then, as often as its part of the time allows,
+it looks: loss and gradient on the probe, the training followed ahead (`ahead`), the next drop read off it
+(`outlook`), with an interval (`forecast`). Nothing of the training is changed.
+"""
+
+import abc
+import math
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from saddlewalk.errors import InputError
+from saddlewalk.landscape import AbstractLandscape
+from saddlewalk.show import text
+from saddlewalk.watch.ahead import Blocks, train_ahead
+from saddlewalk.watch.budget import Budget
+from saddlewalk.watch.forecast import Forecast, interval, reason_of, spread
+from saddlewalk.watch.losses import LossRecord
+from saddlewalk.watch.outlook import Outlook, Search, State, read
+from saddlewalk.watch.record import Look, WatchRecord
+from saddlewalk.watch.rules import Rule, Vector
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_FAR = 8.0
+"""How far is looked ahead, in times of the steps made so far."""
+_MOST = 3000
+"""Gradients of one look at most, where there is no budget."""
+_SOON = 500
+"""Steps that are looked ahead at least."""
+_MANY_UNITS = 512
+"""Units whose lengths are kept."""
+_OTHER_LOSS = 0.5
+"""Difference of the logarithms of two losses that are not the same one."""
+_WIDE_ENOUGH = 0.5
+"""Part of what is left of a look's budget that effective widths may take."""
+
+
+class AbstractWatch(abc.ABC):
+    """What every watch does, whichever library trains.
+
+    Parameters
+    ----------
+    landscape : the network with a probe and its loss.
+    budget : what looks may take, as a part of the training time.
+    widths : effective width of each hidden layer of a vector of weights; none by default.
+    page : a file that is written after each look, for a browser; none by default.
+    title : what the training is called.
+    """
+
+    def __init__(
+        self,
+        landscape: AbstractLandscape,
+        *,
+        budget: float = 0.05,
+        widths: Callable[[Vector], dict[str, int]] | None = None,
+        page: str | Path | None = None,
+        title: str = "training",
+    ) -> None:
+        self.landscape = landscape
+        self.budget = Budget(budget)
+        self.title = title
+        self.looks: list[Look] = []
+        self.began_to_fail: str = ""
+        """Where numbers stopped being finite, in a sentence; empty as long as they are."""
+        self._losses = LossRecord()
+        self._blocks = Blocks(landscape)
+        self._widths = widths
+        self._width_seconds = 0.0
+        self._page = None if page is None else Path(page)
+        self._told_other = False
+
+    @abc.abstractmethod
+    def weights(self) -> Vector:
+        """The weights as they are now."""
+
+    @abc.abstractmethod
+    def rule(self) -> Rule | None:
+        """What the optimizer will do from here; `None` if its law is not known."""
+
+    # --- what a training loop calls ------------------------------------------------------------------
+
+    def _count(self, loss: float) -> Look | None:
+        """One more step was made; look if it is time."""
+        value = float(loss)
+        self._losses.add(value)
+        if not math.isfinite(value):
+            self._failed(value)
+            return None
+        if self.began_to_fail or not self.budget.allows(self.steps):
+            return None
+        return self.look(most=self.budget.affordable(), seconds=self.budget.left)
+
+    def look(self, most: int = _MOST, seconds: float = math.inf) -> Look:
+        """Look now, whatever the budget says.
+
+        Parameters
+        ----------
+        most : gradients on the probe that may be spent.
+        seconds : time that may be spent.
+        """
+        with self.budget.look(self.steps), self.landscape.probing():
+            look = self._seen(most, seconds)
+            self.looks.append(look)
+            self._check_loss(look)
+            if self._page is not None:
+                from saddlewalk.watch.page import write_page
+
+                write_page(self, self._page)
+        return look
+
+    @property
+    def steps(self) -> int:
+        """Steps that were made under this watch."""
+        return self._losses.steps
+
+    # --- what was seen -------------------------------------------------------------------------------
+
+    @property
+    def record(self) -> WatchRecord:
+        """All that is known, as a result that can be kept."""
+        steps, losses = self._losses.curve()
+        names = tuple(self._blocks.name(k) for k in range(self._blocks.count)[:_MANY_UNITS])
+        return WatchRecord(steps, losses, tuple(self.looks), names, self.title)
+
+    @property
+    def history(self) -> "xr.DataTree":
+        """The same as labeled data."""
+        return self.record.to_xarray()
+
+    @property
+    def forecast(self) -> Forecast | None:
+        """The last one, if the last look made one."""
+        return self.looks[-1].forecast if self.looks else None
+
+    def save(self, path: str | Path) -> Path:
+        """Keep everything in one file; `WatchRecord.load` reads it back.
+
+        Parameters
+        ----------
+        path : the file.
+        """
+        return self.record.save(path)
+
+    def plot(self, target: "str | Path | None" = None) -> Any:
+        """Loss, plateaus, forecasts with their intervals as they were made, what grows.
+
+        Parameters
+        ----------
+        target : a file, or nothing.
+        """
+        return self.record.plot(target)
+
+    def numbers(self) -> dict[str, float]:
+        """What a logger takes: numbers by name, of the last look."""
+        if not self.looks:
+            return {}
+        last = self.looks[-1]
+        found = {
+            "watch/loss": last.loss,
+            "watch/gradient_norm": last.gradient_norm,
+            "watch/plateau": float(last.state is State.PLATEAU),
+            **{f"watch/width/{name}": float(width) for name, width in last.widths.items()},
+        }
+        if last.forecast is not None:
+            told = last.forecast
+            found |= {
+                "watch/next_drop": told.step,
+                "watch/next_drop_low": told.low,
+                "watch/next_drop_high": told.high,
+                "watch/growth": told.growth,
+            }
+        return found
+
+    def __str__(self) -> str:
+        if self.began_to_fail:
+            return self.began_to_fail
+        if not self.looks:
+            return f"step {self.steps:,}: not looked yet"
+        return self._sentence(self.looks[-1])
+
+    def _repr_html_(self) -> str:
+        return self.record._repr_html_()
+
+    # --- a look --------------------------------------------------------------------------------------
+
+    def _seen(self, most: int, seconds: float) -> Look:
+        start = time.perf_counter()
+        weights = self.weights()
+        if not np.isfinite(weights).all():
+            self._failed(math.nan)
+            return self._short(weights, State.NOT_FINITE, start)
+        loss, gradient = self.landscape.loss_and_gradient(weights)
+        self.budget.gradient = time.perf_counter() - start
+        if not math.isfinite(loss) or not np.isfinite(gradient).all():
+            self._failed(loss)
+            return self._short(weights, State.NOT_FINITE, start)
+        rule = self.rule()
+        norm = float(np.linalg.norm(gradient))
+        if rule is None:
+            return self._short(weights, State.UNKNOWN, start, loss, norm)
+        outlook, used = self._outlook(weights, rule, most, start + seconds)
+        return Look(
+            step=self.steps,
+            loss=loss,
+            gradient_norm=norm,
+            state=outlook.state,
+            seen=outlook.seen,
+            widths=self._widths_at(weights),
+            forecast=self._told(outlook, rule),
+            sizes=self._blocks.lengths(weights)[:_MANY_UNITS],
+            seconds=time.perf_counter() - start,
+            evaluations=used + 1,
+        )
+
+    def _outlook(
+        self, weights: Vector, rule: Rule, most: int, until: float
+    ) -> tuple[Outlook, int]:
+        search, start = Search(self.steps, until), time.perf_counter()
+        ahead = train_ahead(
+            self.landscape,
+            weights,
+            rule,
+            horizon=max(_FAR * self.steps, _SOON),
+            most=most,
+            enough=search,
+            elapsed=self.steps,
+        )
+        self.budget.gradient = (time.perf_counter() - start) / max(ahead.evaluations, 1)
+        self.budget.learn(ahead.evaluations, search.done or ahead.evaluations < most)
+        standing = self._standing(float(ahead.loss[search.reference]))
+        return read(ahead, rule, search, self._losses.curve(), standing), ahead.evaluations
+
+    def _standing(self, level: float) -> float:
+        """The level of the plateau by the last look, if its drop is still to come."""
+        told = self.forecast
+        return told.before if told is not None and level > told.middle else -math.inf
+
+    def _told(self, outlook: Outlook, rule: Rule) -> Forecast | None:
+        if outlook.state is not State.PLATEAU or not math.isfinite(outlook.steps):
+            return None
+        reason = reason_of(rule)
+        sigma = spread(reason, self.record.mistakes())
+        low, high = interval(self.steps, outlook.steps, sigma)
+        return Forecast(
+            made=self.steps,
+            step=self.steps + outlook.steps,
+            low=low,
+            high=high,
+            before=outlook.before,
+            after=outlook.after,
+            reason=reason,
+            grows="" if outlook.unit is None else self._blocks.name(outlook.unit),
+            growth=outlook.growth,
+        )
+
+    def _short(
+        self,
+        weights: Vector,
+        state: State,
+        start: float,
+        loss: float = math.nan,
+        norm: float = math.nan,
+    ) -> Look:
+        sizes = self._blocks.lengths(weights)[:_MANY_UNITS]
+        seconds = time.perf_counter() - start
+        return Look(self.steps, loss, norm, state, math.nan, seconds, 1, {}, None, sizes)
+
+    def _widths_at(self, weights: Vector) -> dict[str, int]:
+        """Effective widths, where there is time for them."""
+        if self._widths is None:
+            return {}
+        if self._width_seconds > _WIDE_ENOUGH * self.budget.left:
+            return {}
+        start = time.perf_counter()
+        try:
+            found = self._widths(weights)
+        except InputError:  # no layer whose units can be counted
+            self._widths = None
+            return {}
+        self._width_seconds = time.perf_counter() - start
+        return found
+
+    def _check_loss(self, look: Look) -> None:
+        """Say once if what training reports is not what the probe shows."""
+        reported = self._losses.recent()
+        if self._told_other or self.steps < 20 or not (reported > 0 and look.loss > 0):
+            return
+        if abs(math.log(reported / look.loss)) > _OTHER_LOSS:
+            self._told_other = True
+            warnings.warn(
+                f"Training reports a loss of {reported:.4g} where the probe has {look.loss:.4g}: another loss "
+                "or reduction, a probe unlike the training data, or layers that act otherwise in training. "
+                "Forecasts are about the probe.",
+                stacklevel=4,
+            )
+
+    def _failed(self, loss: float) -> None:
+        if self.began_to_fail:
+            return
+        names = [
+            one.name
+            for one in self.landscape.parameters
+            if not np.isfinite(self.weights()[one.place]).all()
+        ]
+        where = f"first in '{names[0]}'" if names else "the weights are still finite"
+        self.began_to_fail = (
+            f"step {self.steps:,}: the loss is {loss}; {where}. Nothing is forecast from here. Go back to the "
+            "last weights that were finite, with a smaller learning rate or clipped gradients."
+        )
+
+    def _sentence(self, look: Look) -> str:
+        level = look.loss if look.forecast is None else look.forecast.before
+        widths = ", ".join(f"{width} of {name}" for name, width in look.widths.items())
+        since = self._losses.still_since(level, max(0.05 * abs(level), 1e-12))
+        about = [f"loss {text.number(look.loss, 3)}"] + ([f"units in use: {widths}"] if widths else [])
+        if look.forecast is None:
+            seen = "" if math.isnan(look.seen) else f", looked ahead {look.seen:,.0f} steps"
+            return f"step {look.step:,} ({'; '.join(about)}): {look.state.sentence}{seen}"
+        told = look.forecast
+        grows = "" if not told.grows else f"; {told.grows} grows by {text.percent(told.growth)} a step"
+        return (
+            f"step {look.step:,}: plateau since step {since:,.0f} ({'; '.join(about)}){grows}; next drop at step "
+            f"{told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
+        )

@@ -1,0 +1,81 @@
+"""The losses that a training reports, kept in little room: means over bins that double when there are too many."""
+
+import math
+
+import numpy as np
+from jaxtyping import Float
+
+_MOST = 2048
+_RECENT = 0.02
+"""The recent past: this part of all steps, and ten at least."""
+
+Curve = Float[np.ndarray, " bin"]
+
+
+class LossRecord:
+    """Losses of all steps so far, as means over bins of equal width."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.width = 1
+        self._means: list[float] = []
+        self._sum, self._count = 0.0, 0
+
+    def add(self, loss: float) -> None:
+        """One more step.
+
+        Parameters
+        ----------
+        loss : its loss; one that is no number counts as a step, and nothing else.
+        """
+        self.steps += 1
+        if math.isfinite(loss):
+            self._sum += loss
+            self._count += 1
+        if self.steps % self.width == 0:
+            self._means.append(self._sum / self._count if self._count else math.nan)
+            self._sum, self._count = 0.0, 0
+            if len(self._means) >= _MOST:
+                pairs = np.asarray(self._means).reshape(-1, 2)
+                self._means = [float(value) for value in pairs.mean(axis=1)]
+                self.width *= 2
+
+    def curve(self) -> tuple[Curve, Curve]:
+        """Middle of each bin, in steps, and the mean loss in it."""
+        loss = np.asarray(self._means)
+        steps = self.width * (np.arange(len(loss)) + 0.5)
+        kept = np.isfinite(loss)
+        return steps[kept], loss[kept]
+
+    def recent(self) -> float:
+        """The mean loss of the recent past."""
+        _, loss = self.curve()
+        last = max(int(_RECENT * len(loss)), math.ceil(10 / self.width))
+        return float(loss[-last:].mean()) if len(loss) else math.nan
+
+    def still_since(self, level: float, margin: float) -> float:
+        """The step since which the loss has not been further from a level than a margin.
+
+        Parameters
+        ----------
+        level : a loss.
+        margin : what counts as near.
+        """
+        steps, loss = self.curve()
+        away = np.flatnonzero(np.abs(falling(loss) - level) > margin)
+        first = int(away[-1]) + 1 if len(away) else 0
+        return float(steps[first] - 0.5 * self.width) if first < len(steps) else float(self.steps)
+
+
+def falling(loss: Curve) -> Curve:
+    """The falling curve nearest to a noisy one (isotonic regression): a single bad batch does not move it.
+
+    Parameters
+    ----------
+    loss : a curve.
+    """
+    if len(loss) < 3:
+        return loss
+    from scipy.optimize import isotonic_regression
+
+    return np.asarray(isotonic_regression(loss, increasing=False).x)

@@ -1,0 +1,227 @@
+"""What the next drop of the loss will be: read off a training that was followed ahead.
+
+A drop is ahead if the loss first stays, and then falls by a part that matters and stays again. A loss that falls
+from the first moment is on its way, as in any ordinary training, and nothing is forecast. What falls at once by
+the little that minibatches shake the weights is settled first, and does not count.
+"""
+
+import math
+import time
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.curves import Jump, LossCurve, find_jumps
+from saddlewalk.curves.curve import FEWEST
+from saddlewalk.show.words import Word
+from saddlewalk.watch.ahead import Ahead
+from saddlewalk.watch.losses import falling
+from saddlewalk.watch.rules import Descent, Rule, steps_until
+
+LEAST = 0.05
+"""Part of the present loss by which it must fall for a drop."""
+_DONE = 0.1
+"""A drop is over when, at its present pace, another such time would bring this part of it."""
+_SETTLES = 0.03
+"""Part of the time trained so far within which what noise has shaken settles."""
+_FLOOR = 0.5
+"""Part of the present loss below which a settled one is no plateau: the loss is the noise itself."""
+_TOP, _STAYS = 0.1, 0.25
+"""On a plateau the first tenth of the drop takes a quarter of the time to its middle, or more: the fall becomes
+faster. A loss that falls evenly takes a fifth, one that falls slower and slower less."""
+_DOUBLED = 2.0
+_POINTS = 60
+"""Means that stand for the past."""
+_SLOWER = 0.3
+"""A fall is past its steepest part when it has slowed to this part of its pace there."""
+
+
+class State(Word):
+    """Where a training is."""
+
+    PLATEAU = "plateau", "on a plateau: the loss stands still, and a drop is ahead"
+    FALLING = "falling", "the loss falls: no plateau"
+    NO_DROP = "no drop in sight", "the loss stands still, and no drop is in sight"
+    MINIMUM = "at rest", "at rest: a minimum"
+    NOT_FINITE = "not finite", "the loss or the weights are not finite"
+    UNKNOWN = "unknown", "not known: the optimizer's law is not known here"
+
+
+@dataclass
+class Search:
+    """When a training has been followed far enough: beyond its next drop.
+
+    Parameters
+    ----------
+    elapsed : steps made so far.
+    until : the moment (of `time.perf_counter`) at which it ends in any case.
+    """
+
+    elapsed: float
+    until: float = math.inf
+    reference: int = field(default=0, init=False)
+    """The point from which a drop is looked for: the first that has settled."""
+    done: bool = field(default=False, init=False)
+    """Whether a drop was seen to its end."""
+
+    def __call__(self, steps: list[float], loss: list[float]) -> bool:
+        """Whether a drop has begun and ended.
+
+        Parameters
+        ----------
+        steps, loss : the training as far as it was followed.
+        """
+        if time.perf_counter() > self.until:
+            return True
+        start = self.reference
+        if len(steps) - start < 3:
+            return False
+        fallen = loss[start] - loss[-1]
+        if fallen < LEAST * abs(loss[start]):
+            return False
+        since = steps[-1] - steps[start]
+        pace = (loss[-2] - loss[-1]) / max(steps[-1] - steps[-2], 1e-300)
+        if pace * since > _DONE * fallen:
+            return False
+        middle = next(k for k in range(start, len(loss)) if loss[start] - loss[k] >= fallen / 2)
+        if steps[middle] <= _SETTLES * self.elapsed:
+            self.reference = len(steps) - 1
+            return False
+        self.done = True
+        return True
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """What was read off the future."""
+
+    state: State
+    steps: float = math.nan
+    """Until the loss passes the middle of its next drop."""
+    before: float = math.nan
+    after: float = math.nan
+    unit: int | None = None
+    """The unit that grows most until then."""
+    growth: float = math.nan
+    """How much it grows in one step now (the logarithm)."""
+    seen: float = math.nan
+    """Steps that were looked ahead."""
+
+
+Curve = Float[np.ndarray, " bin"]
+
+
+def read(
+    ahead: Ahead,
+    rule: Rule,
+    search: Search,
+    past: tuple[Curve, Curve],
+    standing: float = -math.inf,
+) -> Outlook:
+    """The next drop of a training that was followed ahead.
+
+    Parameters
+    ----------
+    ahead : the future as far as it was followed.
+    rule : the optimizer.
+    search : what decided how far.
+    past : steps and losses so far, which tell the level of a plateau that the loss has begun to leave.
+    standing : the level of the plateau by an earlier look, whose drop is yet to come.
+    """
+    start, seen = search.reference, steps_until(rule, float(ahead.steps[-1]))
+    level = float(ahead.loss[start])
+    if level < _FLOOR * float(ahead.loss[0]):
+        return Outlook(State.NO_DROP, before=level, seen=seen)
+    curve = _whole(ahead, start, search.elapsed, past)
+    drops = [
+        jump
+        for jump in find_jumps(curve)
+        if jump.time > search.elapsed and jump.before - jump.after >= LEAST * abs(jump.before)
+    ]
+    if not drops or drops[0].before < _FLOOR * level:
+        return Outlook(State.NO_DROP, before=level, seen=seen)
+    before, after = max(drops[0].before, standing), drops[0].after
+    if not _stays(curve, drops[0]) and not standing > level:
+        return Outlook(State.FALLING, before=level, after=after, seen=seen)
+    ends = search.done or len(drops) > 1 or _slows(ahead, start) or after < _FLOOR * before
+    time = curve.crossing(0.5 * (before + after), search.elapsed)
+    if not ends or math.isnan(time):  # how far down it goes is not in sight
+        return Outlook(State.PLATEAU, before=before, seen=seen)
+    left = time - search.elapsed
+    unit, growth = _grower(ahead, start, left)
+    steps = steps_until(rule, delayed(ahead, rule, left))
+    return Outlook(State.PLATEAU, steps, before, after, unit, growth, seen)
+
+
+def _whole(ahead: Ahead, start: int, now: float, past: tuple[Curve, Curve]) -> LossCurve:
+    """Past and future in one curve, timed in steps from the first."""
+    steps, loss, slope = ahead.steps[start:] + now, ahead.loss[start:], ahead.slope[start:]
+    if len(past[0]) < FEWEST:
+        return LossCurve.of(steps, loss, slope)
+    time, level = _evened(*past)
+    # what noise adds to the loss settles at the first look ahead: it is taken off the past, too
+    level = np.maximum(level - (ahead.loss[0] - loss[0]), loss[0])
+    old = time < steps[0]
+    time, level = np.concatenate([time[old], steps]), np.concatenate([level[old], loss])
+    rate = np.minimum(np.gradient(level, time), 0.0)
+    rate[int(old.sum()) + 1 :] = slope[1:]
+    return LossCurve(time, level, rate)
+
+
+def _evened(steps: Curve, loss: Curve) -> tuple[Curve, Curve]:
+    """A noisy past as a falling curve of few points."""
+    parts = np.array_split(np.arange(len(steps)), min(_POINTS, len(steps)))
+    level = falling(loss)
+    time, level = (np.array([c[part].mean() for part in parts]) for c in (steps, level))
+    return time, level
+
+
+def _slows(ahead: Ahead, start: int) -> bool:
+    """Whether the fall is past its steepest part."""
+    return bool(ahead.slope[-1] >= _SLOWER * ahead.slope[start:].min())
+
+
+def _stays(curve: LossCurve, jump: Jump) -> bool:
+    """Whether the loss stays before it falls."""
+    margin = _TOP * (jump.before - jump.after)
+    begin = curve.time[int(np.argmax(curve.loss <= jump.before + margin))]
+    top = curve.crossing(jump.before - margin, float(begin))
+    return bool(top - begin >= _STAYS * (jump.time - begin))
+
+
+def delayed(ahead: Ahead, rule: Rule, middle: float) -> float:
+    """Steps until a moment of the flow, with what finite steps and momentum take longer.
+
+    What grows is seen in the force, once what still settles has become smaller than it: before, its rate is that
+    which shows first.
+
+    Parameters
+    ----------
+    ahead : the future as far as it was followed.
+    rule : the optimizer; the steps of adaptive ones are their own already.
+    middle : the moment, in steps by the clock.
+    """
+    if not isinstance(rule, Descent) or len(ahead.steps) < 3:
+        return middle
+    last = max(int(np.searchsorted(ahead.steps, middle)), 2)
+    steps, force = ahead.steps[: last + 1], np.maximum(ahead.force[: last + 1], 1e-300)
+    spans = np.diff(steps)
+    rates = np.diff(np.log(force)) / np.maximum(spans * rule.time_per_step, 1e-300)
+    lowest = int(np.argmin(force[:-1]))
+    shows = lowest + int(np.argmax(force[lowest:] >= _DOUBLED * force[lowest]))
+    if shows > lowest:
+        rates[:shows] = rates[shows - 1]
+    spans = np.minimum(spans, np.maximum(middle - steps[:-1], 0.0))
+    return float(np.sum(spans * rule.delay(rates)))
+
+
+def _grower(ahead: Ahead, start: int, middle: float) -> tuple[int, float]:
+    """The unit whose length changes most until the drop, and how much it grows a step now."""
+    k = min(int(np.searchsorted(ahead.steps, middle)), len(ahead.steps) - 1)
+    gained = ahead.sizes[k] - ahead.sizes[start]
+    unit = int(np.argmax(np.where(ahead.hidden, gained, -np.inf)))
+    sizes: Float[np.ndarray, " point"] = np.maximum(ahead.sizes[start:, unit], 1e-300)
+    j = min(max(int(np.searchsorted(ahead.steps[start:], 0.1 * middle)), 1), len(sizes) - 1)
+    span = max(float(ahead.steps[start + j] - ahead.steps[start]), 1e-300)
+    return unit, float(np.log(sizes[j] / sizes[0]) / span)

@@ -1,0 +1,115 @@
+"""The picture of a watch: the loss with its plateaus and forecasts, forecasts as they were made, and what grows."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from saddlewalk.show import draw
+from saddlewalk.watch.outlook import State
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from saddlewalk.watch.record import WatchRecord
+
+_MOST_LINES = 8
+_GREY = "0.6"
+_COLORS = {
+    State.PLATEAU: "#e3a857",
+    State.FALLING: "#8fb8d9",
+    State.NO_DROP: "#b9b9b9",
+    State.MINIMUM: "#7fb685",
+    State.NOT_FINITE: "#d96c6c",
+    State.UNKNOWN: "#dddddd",
+}
+
+
+def draw_record(record: "WatchRecord", target: "str | Path | None") -> Any:
+    """Three axes above each other.
+
+    Parameters
+    ----------
+    record : what a watch has seen.
+    target : file to save to, or nothing.
+    """
+    with draw.styled():
+        figure, axes = draw.new_figure(
+            3, 1, height=8.4, sharex=True, gridspec_kw={"height_ratios": [3, 2, 2]}
+        )
+        _loss(axes[0], record)
+        _forecasts(axes[1], record)
+        _sizes(axes[2], record)
+        axes[2].set_xlabel("step")
+        draw.save(figure, target)
+    return axes
+
+
+def _loss(axes: "Axes", record: "WatchRecord") -> None:
+    axes.plot(record.steps, record.losses, color=draw.OBSERVED, linewidth=1.0, label="loss")
+    looks = [look for look in record.looks if np.isfinite(look.loss)]
+    for state, color in _COLORS.items():
+        some = [look for look in looks if look.state is state]
+        if some:
+            axes.scatter(
+                [look.step for look in some],
+                [look.loss for look in some],
+                color=color,
+                edgecolor="0.3",
+                linewidth=0.5,
+                s=26,
+                zorder=4,
+                label=str(state),
+            )
+    last = record.forecasts[-1] if record.forecasts else None
+    if last is not None and last is record.looks[-1].forecast:
+        axes.plot([last.low, last.high], [last.middle] * 2, color=draw.PREDICTED, linewidth=2.5)
+        axes.plot(last.step, last.middle, "|", color=draw.PREDICTED, markersize=14, label="next drop")
+    positive = record.losses[record.losses > 0]
+    if len(positive) == len(record.losses) and len(positive) and positive.max() > 50 * positive.min():
+        axes.set_yscale("log")
+    axes.set_ylabel("loss")
+    axes.set_title(record.title)
+    axes.legend(loc="upper right", fontsize=8)
+
+
+def _forecasts(axes: "Axes", record: "WatchRecord") -> None:
+    """Each forecast where it was made, as the step that it named, beside the step at which the drop came."""
+    for one in record.outcomes:
+        told = one.forecast
+        axes.plot([told.made] * 2, [told.low, told.high], color=draw.PREDICTED, linewidth=1.2)
+        axes.plot(told.made, told.step, "o", color=draw.PREDICTED, markersize=3.5)
+        if np.isfinite(one.happened):
+            axes.plot(
+                [told.made, one.happened], [one.happened] * 2, color=draw.OBSERVED, linewidth=0.8
+            )
+    end = float(record.steps[-1]) if len(record.steps) else 1.0
+    axes.plot([0, end], [0, end], color=_GREY, linewidth=0.8, linestyle=":")
+    axes.plot([], [], "o-", color=draw.PREDICTED, markersize=3.5, label="forecast, 80% interval")
+    axes.plot([], [], color=draw.OBSERVED, linewidth=0.8, label="when it came")
+    axes.plot([], [], color=_GREY, linewidth=0.8, linestyle=":", label="now")
+    if record.forecasts:
+        told_steps = [one.step for one in record.forecasts]
+        axes.set_ylim(0, 1.15 * max(end, float(np.quantile(told_steps, 0.9))))
+    else:
+        axes.text(0.5, 0.6, "no forecast was made", transform=axes.transAxes, ha="center", color="0.4")
+    axes.set_ylabel("step of the next drop")
+    axes.legend(loc="upper left", fontsize=8)
+
+
+def _sizes(axes: "Axes", record: "WatchRecord") -> None:
+    """Lengths of the units that change most."""
+    if not record.looks or not record.units:
+        return
+    steps = np.array([look.step for look in record.looks])
+    sizes = np.array([look.sizes for look in record.looks])
+    with np.errstate(divide="ignore", invalid="ignore"):
+        change = np.abs(np.log(sizes.max(axis=0) / np.maximum(sizes.min(axis=0), 1e-300)))
+    chosen = np.argsort(-np.nan_to_num(change * sizes.max(axis=0)))[:_MOST_LINES]
+    for unit in chosen:
+        axes.plot(steps, sizes[:, unit], linewidth=1.2, marker=".", label=record.units[unit])
+    seen = sizes[:, chosen]
+    if (seen > 0).all() and seen.max() > 50 * seen.min():
+        axes.set_yscale("log")
+    axes.set_ylabel("length of units")
+    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)

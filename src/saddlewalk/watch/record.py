@@ -1,0 +1,251 @@
+"""What a watch has seen: losses, looks, forecasts, and what came of them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.show import text
+from saddlewalk.store import AbstractResult
+from saddlewalk.watch.forecast import Forecast, Reason
+from saddlewalk.watch.losses import falling
+from saddlewalk.watch.outlook import State
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+_NUMBERS = ("step", "loss", "gradient_norm", "seen", "seconds", "evaluations")
+_TOLD = ("made", "step", "low", "high", "before", "after", "growth")
+_SAME_DROP = 0.5
+"""Forecasts are of one drop if they name middles of which one is no further from the other than this part."""
+
+Curve = Float[np.ndarray, " bin"]
+
+
+@dataclass(frozen=True)
+class Look:
+    """A training at one moment."""
+
+    step: int
+    loss: float
+    """On the probe."""
+    gradient_norm: float
+    state: State
+    seen: float
+    """Steps that were looked ahead."""
+    seconds: float
+    evaluations: int
+    """Gradients that it took."""
+    widths: dict[str, int] = field(default_factory=dict)
+    """Effective width of each hidden layer, where it was looked at."""
+    forecast: Forecast | None = None
+    sizes: Float[np.ndarray, " unit"] = field(default_factory=lambda: np.zeros(0), repr=False)
+    """Length of each unit."""
+
+
+class Outcome(NamedTuple):
+    """A forecast beside what happened."""
+
+    forecast: Forecast
+    happened: float
+    """The step at which the loss passed the middle; NaN if it has not yet."""
+
+    @property
+    def error(self) -> float:
+        """Of the time left, relative."""
+        return (self.forecast.step - self.happened) / (self.happened - self.forecast.made)
+
+    @property
+    def inside(self) -> bool:
+        """Whether it came within the interval."""
+        return self.forecast.low <= self.happened <= self.forecast.high
+
+
+@dataclass(frozen=True, eq=False)
+class WatchRecord(AbstractResult):
+    """All that a watch knows of a training."""
+
+    result_kind: ClassVar[str] = "watch"
+
+    steps: Curve
+    losses: Curve
+    """As training reported them: means over bins, and the middle of each in steps."""
+    looks: tuple[Look, ...]
+    units: tuple[str, ...]
+    """What the units are called whose lengths each look has."""
+    title: str = "training"
+
+    @property
+    def forecasts(self) -> tuple[Forecast, ...]:
+        """All of them, as they were made."""
+        return tuple(look.forecast for look in self.looks if look.forecast is not None)
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """Each forecast beside what happened."""
+        return [Outcome(one, first_below(self.steps, self.losses, one)) for one in self.forecasts]
+
+    def mistakes(self) -> list[float]:
+        """Logarithms of (true / forecast) time left, one for each drop that has come: the median of its forecasts."""
+        drops: list[tuple[float, list[float]]] = []
+        for one in self.outcomes:
+            true = one.happened - one.forecast.made
+            if not true > 0 or not one.forecast.left > 0:
+                continue
+            error = math.log(true / one.forecast.left)
+            for level, errors in drops:
+                if abs(level - one.forecast.middle) <= _SAME_DROP * level:
+                    errors.append(error)
+                    break
+            else:
+                drops.append((one.forecast.middle, [error]))
+        return [float(np.median(errors)) for _, errors in drops]
+
+    def to_json(self) -> dict[str, Any]:
+        """The machine-readable form."""
+        return {
+            "title": self.title,
+            "steps": self.steps.tolist(),
+            "loss": self.losses.tolist(),
+            "looks": [
+                {
+                    **{name: _plain(getattr(look, name)) for name in _NUMBERS},
+                    "state": str(look.state),
+                    "widths": look.widths,
+                    "forecast": None if look.forecast is None else look.forecast.to_json(),
+                }
+                for look in self.looks
+            ],
+            "outcomes": [
+                {"made": o.forecast.made, "forecast": o.forecast.step, "happened": _plain(o.happened)}
+                for o in self.outcomes
+            ],
+        }
+
+    def to_xarray(self) -> "xr.DataTree":
+        """The curve, and the looks along a dimension `look`, with what each of them forecast."""
+        import xarray as xr
+
+        curve = xr.Dataset({"loss": ("step", self.losses)}, coords={"step": self.steps})
+        told = [look.forecast for look in self.looks]
+        layers = sorted({name for look in self.looks for name in look.widths})
+        looks = xr.Dataset(
+            {
+                **{n: ("look", [float(getattr(k, n)) for k in self.looks]) for n in _NUMBERS},
+                "state": ("look", [str(look.state) for look in self.looks]),
+                **{
+                    f"forecast_{name}": (
+                        "look",
+                        [math.nan if one is None else getattr(one, name) for one in told],
+                    )
+                    for name in _TOLD
+                },
+                "forecast_reason": ("look", ["" if one is None else str(one.reason) for one in told]),
+                "forecast_grows": ("look", ["" if one is None else one.grows for one in told]),
+                "width": (
+                    ("look", "layer"),
+                    np.array(
+                        [[look.widths.get(name, -1) for name in layers] for look in self.looks],
+                        dtype=int,
+                    ).reshape(len(self.looks), len(layers)),
+                ),
+                "size": (
+                    ("look", "unit"),
+                    np.array([look.sizes for look in self.looks]).reshape(
+                        len(self.looks), len(self.units)
+                    ),
+                ),
+            },
+            coords={"layer": np.array(layers, dtype=str), "unit": np.array(self.units, dtype=str)},
+        )
+        tree = xr.DataTree.from_dict({"/curve": curve, "/looks": looks})
+        tree.attrs = {"title": self.title}
+        return tree
+
+    @classmethod
+    def from_xarray(cls, data: "xr.DataTree") -> "WatchRecord":
+        """The record behind its labeled data."""
+        curve, looks = data["curve"], data["looks"]
+        layers = [str(name) for name in looks["layer"].values]
+        made = tuple(_look(looks, k, layers) for k in range(looks.sizes["look"]))
+        return cls(
+            steps=curve["step"].values.astype(float),
+            losses=curve["loss"].values.astype(float),
+            looks=made,
+            units=tuple(str(name) for name in looks["unit"].values),
+            title=str(data.attrs.get("title", "training")),
+        )
+
+    def plot(self, target: "str | Path | None" = None) -> Any:
+        """Loss with plateaus and forecasts, forecasts as they were made, and what grows.
+
+        Parameters
+        ----------
+        target : a file, or nothing; returned are the three axes.
+        """
+        from saddlewalk.watch.picture import draw_record
+
+        return draw_record(self, target)
+
+    def parts(self) -> tuple[text.Table | str, ...]:
+        """The looks with their forecasts, and what came of them."""
+        rows = []
+        for look in self.looks:
+            one = look.forecast
+            happened = math.nan if one is None else first_below(self.steps, self.losses, one)
+            rows.append(
+                [
+                    f"{look.step:,}",
+                    str(look.state),
+                    text.number(look.loss, 4),
+                    " ".join(str(width) for width in look.widths.values()) or "-",
+                    "-" if one is None else f"{one.step:,.0f}",
+                    "-" if one is None else f"{one.low:,.0f} to {one.high:,.0f}",
+                    "-" if math.isnan(happened) else f"{happened:,.0f}",
+                    "-" if one is None or not one.grows else one.grows,
+                ]
+            )
+        columns = ["step", "state", "loss", "width", "next drop", "between", "came", "what grows"]
+        return (text.Table(f"{self.title}: what was seen", columns, rows, left=2),)
+
+
+def first_below(steps: Curve, losses: Curve, forecast: Forecast) -> float:
+    """The step at which the loss passed the middle of a drop that was forecast; NaN if it has not.
+
+    Parameters
+    ----------
+    steps, losses : the curve.
+    forecast : the forecast.
+    """
+    below = np.flatnonzero((falling(losses) < forecast.middle) & (steps > forecast.made))
+    return float(steps[below[0]]) if len(below) else math.nan
+
+
+def _look(looks: Any, k: int, layers: Sequence[str]) -> Look:
+    row = looks.isel(look=k)
+    told = None
+    if np.isfinite(float(row["forecast_made"])):
+        told = Forecast(
+            **{name: float(row[f"forecast_{name}"]) for name in _TOLD},
+            reason=Reason(str(row["forecast_reason"].values)),
+            grows=str(row["forecast_grows"].values),
+        )
+    numbers = {name: float(row[name]) for name in _NUMBERS}
+    widths = {name: int(row["width"].values[j]) for j, name in enumerate(layers)}
+    return Look(
+        step=int(numbers.pop("step")),
+        evaluations=int(numbers.pop("evaluations")),
+        state=State(str(row["state"].values)),
+        widths={name: width for name, width in widths.items() if width >= 0},
+        forecast=told,
+        sizes=row["size"].values,
+        **numbers,
+    )
+
+
+def _plain(value: float) -> float | None:
+    return value if math.isfinite(value) else None

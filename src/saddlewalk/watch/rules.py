@@ -1,0 +1,181 @@
+r"""What one step of an optimizer does, to a direction that grows and to one that does not.
+
+A direction that grows like :math:`e^{st}` under gradient flow grows by a factor :math:`q` a step under
+
+==================  =============================================================================
+gradient descent    :math:`q = 1 + \eta s`
+heavy ball          :math:`q^2 - (1 + \beta + \eta s)\, q + \beta = 0`
+Nesterov            :math:`q^2 - (1 + \beta + (1 + \beta)\eta s)\, q + \beta (1 + \eta s) = 0`
+==================  =============================================================================
+
+with :math:`v \leftarrow \beta v + g`, :math:`w \leftarrow w - \eta v` as PyTorch has it. For small steps all of
+them follow the flow on the clock :math:`\eta/(1 - \beta)`; for larger ones plateaus last longer, by the
+quotient of :math:`\eta s/(1 - \beta)` and :math:`\log q`: the ball must first get going.
+
+Adam and its kin divide each gradient by the root of its own recent square, so that weights move by about the
+learning rate whatever the size of their gradients: no clock makes a flow of that, and their own state is kept.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.errors import InputError
+
+Vector = Float[np.ndarray, " size"]
+Schedule = Callable[[int], float]
+"""The learning rate so many steps from now, as a part of the present one."""
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Gradient descent, with or without momentum; minibatches do not matter to it.
+
+    Parameters
+    ----------
+    rate : the learning rate now; one for each weight where they differ.
+    momentum, dampening, nesterov : as in `torch.optim.SGD`.
+    decay : weight decay, which adds `decay * w` to the gradient.
+    future : how the rate goes on; by default it stays.
+    """
+
+    rate: float | Vector
+    momentum: float = 0.0
+    dampening: float = 0.0
+    nesterov: bool = False
+    decay: float | Vector = 0.0
+    future: Schedule | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+        if not 0 <= self.momentum < 1:
+            raise InputError(f"`momentum` must be at least 0 and below 1; got {self.momentum}.")
+
+    @property
+    def time_per_step(self) -> float:
+        """Flow time of one small step, where the largest rate is 1."""
+        whole = (1 - self.dampening) / (1 - self.momentum)
+        if self.nesterov:
+            whole = 1 / (1 - self.momentum)
+        return float(np.max(self.rate)) * whole
+
+    @property
+    def relative_rate(self) -> float | Vector:
+        """The rate of each weight as a part of the largest."""
+        return self.rate / np.max(self.rate)
+
+    def growth(self, s: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """log q: how much a direction of rate s grows in one step.
+
+        Parameters
+        ----------
+        s : rates of growth under the flow, at least 0.
+        """
+        beta, gain = self.momentum, (1 - self.dampening) * float(np.max(self.rate)) * s
+        if self.nesterov:
+            b, c = 1 + beta + (1 + beta) * gain, beta * (1 + gain)
+        else:
+            b, c = 1 + beta + gain, beta
+        return np.log(0.5 * (b + np.sqrt(np.maximum(b * b - 4 * c, 0.0))))
+
+    def delay(self, s: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
+        """How much longer than by the clock a direction of rate s takes to grow.
+
+        Parameters
+        ----------
+        s : rates of growth under the flow.
+        """
+        s = np.maximum(s, 0.0)
+        slow = self.time_per_step * s
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(slow > 1e-9, slow / self.growth(s), 1.0)
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Adam, AdamW, RMSprop: steps that are divided by the root of a mean square.
+
+    Parameters
+    ----------
+    rate : the learning rate now; one for each weight where they differ.
+    first, second : running means of gradient and squared gradient, as the optimizer has them.
+    count : steps made.
+    beta1, beta2, epsilon : as in `torch.optim.Adam`; for RMSprop `beta1` is 0, and nothing is corrected.
+    decay : weight decay.
+    decoupled : whether it shrinks the weights (AdamW), or adds to the gradient (Adam).
+    corrected : whether the means are corrected for their start at zero.
+    future : how the rate goes on; by default it stays.
+    """
+
+    rate: float | Vector
+    first: Vector = field(repr=False)
+    second: Vector = field(repr=False)
+    count: int
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-8
+    decay: float | Vector = 0.0
+    decoupled: bool = False
+    corrected: bool = True
+    future: Schedule | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        check_rate(self.rate)
+
+    @property
+    def mean_square(self) -> Vector:
+        """The second moment, corrected for its start at zero."""
+        if not self.corrected or self.count == 0:
+            return self.second
+        return self.second / (1 - self.beta2**self.count)
+
+    def at(self, first: Vector, second: Vector, count: int) -> "Adaptive":
+        """The same optimizer with other means.
+
+        Parameters
+        ----------
+        first, second, count : as above.
+        """
+        return replace(self, first=first, second=second, count=count)
+
+
+Rule = Descent | Adaptive
+
+
+def check_rate(rate: float | Vector) -> None:
+    """Refuse learning rates with which nothing moves, or no number at all.
+
+    Parameters
+    ----------
+    rate : one number, or one for each weight.
+    """
+    known = np.asarray(rate, dtype=float)
+    if not np.isfinite(known).all() or (known < 0).any():
+        raise InputError(f"Learning rates must be finite and at least 0; got {rate!r:.60}.")
+
+
+def steps_until(rule: Rule, wanted: float) -> float:
+    """After how many steps the sum of future learning rates, as parts of the present one, is so large.
+
+    Parameters
+    ----------
+    rule : the optimizer.
+    wanted : steps at the present rate.
+    """
+    if rule.future is None or not np.isfinite(wanted):
+        return wanted
+    total, steps = 0.0, 0
+    while total < wanted:
+        part = rule.future(steps)
+        if part > 0 and total + part >= wanted:
+            return steps + (wanted - total) / part
+        total, steps = total + part, steps + 1
+        if steps > _MOST_STEPS:
+            return float("inf")
+    return float(steps)
+
+
+_MOST_STEPS = 10_000_000
+"""Beyond it a schedule that goes to zero is not followed."""

@@ -1,0 +1,210 @@
+"""A watch on a PyTorch training: weights and rule come from the module and from the optimizer's own state."""
+
+import copy
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from saddlewalk.errors import InputError
+from saddlewalk.landscape.torch import ModuleLandscape
+from saddlewalk.watch.base import AbstractWatch
+from saddlewalk.watch.record import Look
+from saddlewalk.watch.rules import Adaptive, Descent, Rule, Schedule, Vector
+
+_ADAPTIVE = {"Adam": False, "AdamW": True, "NAdam": False, "RAdam": False}
+"""Optimizers with Adam's means, and whether their weight decay is decoupled."""
+
+
+class Watch(AbstractWatch):
+    """Watch a training loop of your own: call `step(loss.item())` after each step.
+
+    Parameters
+    ----------
+    model : the module that is trained; neither it nor its training is changed.
+    loss : loss(outputs, targets), the one that is trained, a mean over samples.
+    probe : some of the training data, `(inputs, targets)`, as large as a batch or a few.
+    optimizer : what trains it; its learning rates, momenta and means are read at every look.
+    schedule : how the learning rate goes on: a scheduler that is stepped once a step, or a function of the step
+        that gives the rate; by default the present rate stays.
+    budget : what looks may take, as a part of the training time.
+    widths : count the units in use of each hidden layer, too, where there is time for it.
+    page : a file for a browser that is written anew after each look.
+    title : what the training is called.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss: Any,
+        *,
+        probe: Any,
+        optimizer: torch.optim.Optimizer | None = None,
+        schedule: Any = None,
+        budget: float = 0.05,
+        widths: bool = True,
+        page: str | Path | None = None,
+        title: str = "training",
+    ) -> None:
+        landscape = ModuleLandscape(model, probe, loss)
+        super().__init__(
+            landscape,
+            budget=budget,
+            widths=_widths_of(landscape) if widths else None,
+            page=page,
+            title=title,
+        )
+        self._module = landscape.module
+        self._optimizer = getattr(optimizer, "optimizer", optimizer)
+        self._schedule = schedule
+        self._rows = dict(self._module.named_parameters())
+        if self._optimizer is not None:
+            self._check_parameters()
+
+    def step(self, loss: Any) -> Look | None:
+        """One more step was made. Returns the look, where there was one.
+
+        Parameters
+        ----------
+        loss : its loss, a number.
+        """
+        if isinstance(loss, torch.Tensor):
+            loss = loss.detach().item()
+        return self._count(loss)
+
+    def weights(self) -> Vector:
+        """The weights as they are now."""
+        return self.landscape.weights
+
+    def rule(self) -> Rule | None:
+        """What the optimizer will do from here."""
+        optimizer = self._optimizer
+        if optimizer is None:
+            return None
+        kind, groups = type(optimizer).__name__, optimizer.param_groups
+        future = _future(self._schedule, groups, self.steps)
+        rate = self._per_weight(lambda group: float(group["lr"]))
+        decay = self._per_weight(lambda group: float(group.get("weight_decay", 0.0)))
+        first = groups[0]
+        if kind == "SGD":
+            return Descent(
+                rate,
+                momentum=float(first["momentum"]),
+                dampening=float(first["dampening"]),
+                nesterov=bool(first["nesterov"]),
+                decay=decay,
+                future=future,
+            )
+        if kind in _ADAPTIVE:
+            return Adaptive(
+                rate,
+                self._state("exp_avg"),
+                self._state("exp_avg_sq"),
+                self._made(),
+                beta1=float(first["betas"][0]),
+                beta2=float(first["betas"][1]),
+                epsilon=float(first["eps"]),
+                decay=decay,
+                decoupled=_ADAPTIVE[kind] or bool(first.get("decoupled_weight_decay", False)),
+                future=future,
+            )
+        if kind == "RMSprop" and not first["momentum"] and not first["centered"]:
+            return Adaptive(
+                rate,
+                np.zeros(self.landscape.size),
+                self._state("square_avg"),
+                self._made(),
+                beta1=0.0,
+                beta2=float(first["alpha"]),
+                epsilon=float(first["eps"]),
+                decay=decay,
+                corrected=False,
+                future=future,
+            )
+        return None
+
+    # --- the optimizer's own state -------------------------------------------------------------------
+
+    def _check_parameters(self) -> None:
+        known = {id(p) for group in self._optimizer.param_groups for p in group["params"]}
+        mine = {name: p for name, p in self._rows.items() if p.requires_grad}
+        foreign = [name for name, p in mine.items() if id(p) not in known]
+        if len(foreign) == len(mine):
+            raise InputError(
+                "None of the model's parameters is in the optimizer: it trains another model, or a copy of "
+                "this one. Give the optimizer that was made from `model.parameters()`."
+            )
+        if foreign:
+            warnings.warn(
+                f"'{foreign[0]}' is not in the optimizer"
+                + (f", nor are {len(foreign) - 1} others" if len(foreign) > 1 else "")
+                + ": held fixed in forecasts.",
+                stacklevel=4,
+            )
+
+    def _per_weight(self, number: Callable[[dict[str, Any]], float]) -> float | Vector:
+        """A number of each group for each weight; one number where all are the same."""
+        of = {id(p): number(group) for group in self._optimizer.param_groups for p in group["params"]}
+        values = [of.get(id(self._rows[one.name]), 0.0) for one in self.landscape.parameters]
+        if len(set(values)) == 1:
+            return values[0]
+        sizes = [one.size for one in self.landscape.parameters]
+        return np.repeat(values, sizes).astype(float)
+
+    def _state(self, name: str) -> Vector:
+        parts = []
+        for one in self.landscape.parameters:
+            kept = self._optimizer.state.get(self._rows[one.name], {}).get(name)
+            parts.append(
+                np.zeros(one.size)
+                if kept is None
+                else kept.detach().to("cpu", torch.float64).numpy().ravel()
+            )
+        return np.concatenate(parts)
+
+    def _made(self) -> int:
+        counts = [state.get("step", 0) for state in self._optimizer.state.values()]
+        return int(max((float(count) for count in counts), default=0))
+
+
+def _future(schedule: Any, groups: list[dict[str, Any]], step: int) -> Schedule | None:
+    """Future rates as parts of the present one."""
+    now = float(groups[0]["lr"])
+    if schedule is None or now == 0:
+        return None
+    if callable(schedule) and not hasattr(schedule, "optimizer"):
+        return lambda ahead: float(schedule(step + ahead)) / now
+    if not hasattr(schedule, "get_lr"):  # it waits for the loss: nobody knows
+        return None
+    twin, rates = copy.copy(schedule), [1.0]
+    twin.optimizer = _Pretended([dict(group, params=[]) for group in groups])
+
+    def future(ahead: int) -> float:
+        while len(rates) <= ahead:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                twin.step()
+            rates.append(float(twin.optimizer.param_groups[0]["lr"]) / now)
+        return rates[ahead]
+
+    return future
+
+
+class _Pretended:
+    """An optimizer that a scheduler may step without moving anything."""
+
+    def __init__(self, groups: list[dict[str, Any]]) -> None:
+        self.param_groups = groups
+        self._step_count = 1
+        self._opt_called = True
+
+    def step(self) -> None:
+        """Nothing."""
+
+
+def _widths_of(landscape: ModuleLandscape) -> Callable[[Vector], dict[str, int]] | None:
+    return None
