@@ -19,8 +19,9 @@ from jaxtyping import Float
 
 from saddlewalk.balance.sides import Side
 from saddlewalk.errors import InputError
+from saddlewalk.landscape import AbstractLandscape
+from saddlewalk.landscape.where import Anywhere
 from saddlewalk.problem import ParametersLike, Problem, network_at
-from saddlewalk.problem.where import Where
 from saddlewalk.units import Diagonal, Relation
 
 _TWICE = 1 / 3
@@ -57,16 +58,21 @@ class Conserved(NamedTuple):
 
 
 def conserved_quantities(
-    where: Where, weights: Any = None, *, at: int = -1
+    where: Anywhere, weights: Any = None, *, at: int = -1
 ) -> dict[str, Conserved]:
     """By hidden layer, for those that have any: their units must be homogeneous in what comes in.
 
     Parameters
     ----------
-    where : a run, or a problem.
-    weights : parameters `(width, size)`; with a problem, and only then.
+    where : a run, a problem, or the landscape of any network.
+    weights : parameters `(width, size)` with a problem, and only then; of a landscape another state than its
+        present one.
     at : number of the saved moment of a run; the last by default.
     """
+    if isinstance(where, AbstractLandscape):
+        from saddlewalk.balance.landscapes import conserved_of
+
+        return conserved_of(where, where.weights_at(weights, at))
     problem, theta = network_at(where, weights, at)
     if problem.adaptive:
         raise InputError("Adaptive learning rates conserve nothing.")

@@ -11,6 +11,8 @@ from saddlewalk.diagnose.conserved import conserved_drift as conserved_drift
 from saddlewalk.diagnose.distances import DistancesFromStart as DistancesFromStart
 from saddlewalk.diagnose.kinds import PointKind as PointKind
 from saddlewalk.diagnose.kinds import RegimeKind as RegimeKind
+from saddlewalk.diagnose.landscapes.drift import drift_of as drift_of
+from saddlewalk.diagnose.landscapes.regime import regime_of as regime_of
 from saddlewalk.diagnose.manifolds import contributions as contributions
 from saddlewalk.diagnose.manifolds import manifold_distance as manifold_distance
 from saddlewalk.diagnose.manifolds import reduce as reduce
@@ -31,9 +33,11 @@ from saddlewalk.diagnose.tangent_kernel import tangent_kernel as tangent_kernel
 from saddlewalk.diagnose.tangent_kernel import target_alignment as target_alignment
 from saddlewalk.diagnose.width import EffectiveWidth as EffectiveWidth
 from saddlewalk.diagnose.width import effective_width as effective_width
+from saddlewalk.diagnose.width import effective_widths as effective_widths
 from saddlewalk.diagnose.width import widths_along as widths_along
 from saddlewalk.flow.observed import loss_curve as loss_curve
 from saddlewalk.flow.observed import observed_stages as observed_stages
+from saddlewalk.landscape.functions import landscape_of as landscape_of
 from saddlewalk.renamed import answer_old_names
 
 __getattr__ = answer_old_names(__name__, {"Watch": "saddlewalk.diagnose.DistancesFromStart"})

@@ -119,25 +119,40 @@ def _rows_that_matter(problem: Problem, point: Array) -> np.ndarray:
 
 
 def _spectrum(problem: Problem, theta: Array, few: int) -> tuple[float, np.ndarray, np.ndarray]:
-    """Largest eigenvalue of the Hessian, the few smallest, and their vectors.
-
-    Lanczos iterations find the ends of a spectrum to a part of its width, so the smallest are found
-    as the largest of (largest I - H): zeros, of which symmetries make many, then cost nothing.
-    """
-    size = theta.size
+    """Largest eigenvalue of the Hessian, the few smallest, and their vectors."""
     pace = np.broadcast_to(np.sqrt(np.asarray(problem.rates)), theta.shape).ravel()
 
     def product(w: np.ndarray) -> np.ndarray:
-        go_on("looking for the smallest curvatures")
         direction = jnp.asarray((pace * w).reshape(theta.shape))
         return pace * np.asarray(compiled.hessian_product(problem, theta, direction)).ravel()
 
+    return spectrum(product, theta.size, few)
+
+
+def spectrum(product: Product, size: int, few: int) -> tuple[float, np.ndarray, np.ndarray]:
+    """The largest eigenvalue of a symmetric operator (0 if it is negative), the few smallest, rising, and
+    their vectors.
+
+    Lanczos iterations find the ends of a spectrum to a part of its width, so the smallest are found
+    as the largest of (largest I - H): zeros, of which symmetries make many, then cost nothing.
+
+    Parameters
+    ----------
+    product : the operator, as a function of a vector.
+    size : of the vectors.
+    few : how many of the smallest eigenvalues.
+    """
+
+    def patient(w: np.ndarray) -> np.ndarray:
+        go_on("looking for the smallest curvatures")
+        return product(w)
+
     if size <= max(3 * few, _DENSE):
-        values, vectors = np.linalg.eigh(np.stack([product(row) for row in np.eye(size)]))
+        values, vectors = np.linalg.eigh(np.stack([patient(row) for row in np.eye(size)]))
         return float(max(values[-1], 0.0)), values[:few], vectors[:, :few]
-    top = float(_extreme(product, size, 1)[0][-1])
+    top = float(_extreme(patient, size, 1)[0][-1])
     bound = max(top, 0.0) + 1e-3 * abs(top) + 1e-300
-    values, vectors = _extreme(lambda w: bound * w - product(w), size, few)
+    values, vectors = _extreme(lambda w: bound * w - patient(w), size, few)
     order = np.argsort(-values)
     return max(top, 0.0), bound - values[order], vectors[:, order]
 

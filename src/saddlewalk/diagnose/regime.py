@@ -6,6 +6,7 @@ while its kernel stood still and most was left to learn, it is **too early to sa
 conserved quantities: upstream, balanced or downstream. All numbers behind the verdict are kept.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -71,7 +72,8 @@ class Regime(AbstractResult):
 
     @property
     def delay(self) -> float:
-        """When the kernel began to turn, over the time that learning would take at its first pace."""
+        """When the kernel began to turn, over the time that learning would take at its first pace; NaN where
+        times are not known."""
         return float(self.data.attrs["delay"])
 
     @property
@@ -84,7 +86,7 @@ class Regime(AbstractResult):
         last = {str(name): float(values[-1]) for name, values in self.data.data_vars.items()}
         return {
             "regime": str(self.name),
-            "delay": self.delay,
+            "delay": None if math.isnan(self.delay) else self.delay,
             "at_end": last,
             "layers": {
                 name: {
@@ -167,7 +169,7 @@ class Regime(AbstractResult):
             rows.append(
                 ["missing", f"train on until less than {UNLEARNED:.0%} of the loss is left"]
             )
-        elif self.name is not RegimeKind.LAZY:
+        elif self.name is not RegimeKind.LAZY and not math.isnan(self.delay):
             rows.append([f"delay of the turn (above {LATE:g}: late)", text.number(self.delay)])
         rows += [
             [words, text.number(float(self.data[name][-1]))]

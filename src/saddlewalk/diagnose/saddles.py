@@ -41,9 +41,10 @@ from saddlewalk.diagnose.patience import OutOfTimeError, patience
 from saddlewalk.diagnose.unbounded import falls_for_ever
 from saddlewalk.diagnose.width import MATTERS, EffectiveWidth
 from saddlewalk.errors import InputError
+from saddlewalk.landscape import AbstractLandscape
+from saddlewalk.landscape.where import Anywhere
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled, network_at
-from saddlewalk.problem.where import Where
 from saddlewalk.show import text
 from saddlewalk.show.progress import Progress
 from saddlewalk.store import AbstractResult
@@ -172,7 +173,7 @@ class SaddleReport(AbstractResult):
 
 
 def saddle_test(
-    where: Where,
+    where: Anywhere,
     weights: Any = None,
     *,
     at: int = -1,
@@ -185,8 +186,9 @@ def saddle_test(
 
     Parameters
     ----------
-    where : a run, or a problem.
-    weights : parameters `(width, size)`; with a problem, and only then.
+    where : a run, a problem, or the landscape of any network.
+    weights : parameters `(width, size)` with a problem, and only then; of a landscape another state than its
+        present one.
     at : number of the saved moment of a run; the last by default.
     eigenvalues : how many of the smallest to report.
     scale : a change of the loss that matters; by default the smaller of what has been learned and
@@ -201,6 +203,12 @@ def saddle_test(
         raise InputError(f"The scale is a positive change of the loss; got {scale}.")
     if not limit > 0:
         raise InputError(f"`limit` must be a positive number of seconds; got {limit}.")
+    if isinstance(where, AbstractLandscape):
+        from saddlewalk.diagnose.landscapes.saddles import saddle_report
+
+        place = where.weights_at(weights, at)
+        with Progress("saddle test", progress) as bar, patience(limit, bar):
+            return saddle_report(where, place, eigenvalues=eigenvalues, scale=scale)
     problem, theta = network_at(where, weights, at)
     with Progress("saddle test", progress) as bar, patience(limit, bar):
         origin = origin_of(problem)

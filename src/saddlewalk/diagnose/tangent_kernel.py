@@ -23,9 +23,10 @@ from jaxtyping import Array, Float
 
 from saddlewalk.diagnose.inputs import inputs_of
 from saddlewalk.errors import InputError
+from saddlewalk.landscape import AbstractLandscape
+from saddlewalk.landscape.where import Anywhere
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, network_at
-from saddlewalk.problem.where import Where
 from saddlewalk.units.base import Factors
 
 Network = Callable[[Any, Any], Array]
@@ -35,19 +36,28 @@ Kernel = Float[Array | np.ndarray, "_ _"]
 
 @in_float64
 def tangent_kernel(
-    where: Where, weights: Any = None, *, at: int = -1, x: Any = None, traced: bool = False
-) -> Float[Array, "rows rows"]:
+    where: Anywhere, weights: Any = None, *, at: int = -1, x: Any = None, traced: bool = False
+) -> Float[Array | np.ndarray, "rows rows"]:
     """The kernel of a network. Rows are samples times outputs, sample by sample.
 
     Parameters
     ----------
-    where : a run, or a problem.
-    weights : parameters `(width, size)`; with a problem, and only then.
+    where : a run, a problem, or the landscape of any network.
+    weights : parameters `(width, size)` with a problem, and only then; of a landscape another state than its
+        present one.
     at : number of the saved moment of a run; the last by default.
     x : inputs `(n, d)`; by default the task's samples. A problem that keeps only their moments, as that of
         linear units does, needs them.
     traced : add up the outputs: a kernel `(n, n)`.
     """
+    if isinstance(where, AbstractLandscape):
+        from saddlewalk.diagnose.landscapes.kernel import kernel_of
+
+        if x is not None:
+            raise InputError(
+                "A landscape has its probe: make one with other inputs instead of `x`."
+            )
+        return kernel_of(where, where.weights_at(weights, at), traced)
     problem, checked = network_at(where, weights, at)
     theta, samples = jnp.asarray(checked), jnp.asarray(inputs_of(problem, x))
     named = problem.weights(theta)

@@ -10,7 +10,7 @@ left to learn. So the tolerance comes from the data and from how far the network
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -30,9 +30,12 @@ from saddlewalk.diagnose.manifolds import (
 from saddlewalk.diagnose.moments import spread
 from saddlewalk.diagnose.patience import go_on
 from saddlewalk.errors import InputError
+from saddlewalk.landscape import AbstractLandscape
+from saddlewalk.landscape.where import Anywhere
+from saddlewalk.landscape.hidden import hidden_layers
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled, network_at
-from saddlewalk.problem.where import Where, run_of
+from saddlewalk.problem.where import run_of
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 from saddlewalk.units import Layer, Relation
@@ -45,11 +48,11 @@ if TYPE_CHECKING:
 
 MATTERS = 0.05
 """Part of a drop of the loss below which a part of the function does not count."""
-_RESOLVED = 1e-4
+RESOLVED = 1e-4
 """Part of what has been learned that counts in any case (1% of the function)."""
 _DROPPED = 0.25
 """Part of the tolerance that dropped units may take; the rest is for what is merged."""
-_NOTHING = 1e-3
+NOTHING = 1e-3
 """A network that has learned less than this part of the loss has width 0."""
 
 
@@ -144,7 +147,7 @@ class EffectiveWidth(AbstractResult):
 
 
 def effective_width(
-    where: Where,
+    where: Anywhere,
     weights: Any = None,
     *,
     at: int = -1,
@@ -155,16 +158,44 @@ def effective_width(
 
     Parameters
     ----------
-    where : a run, or a problem.
-    weights : parameters `(width, size)`; with a problem, and only then.
+    where : a run, a problem, or the landscape of any network.
+    weights : parameters `(width, size)` with a problem, and only then; of a landscape another state than its
+        present one.
     at : number of the saved moment of a run; the last by default.
     layer : the hidden layer; the first by default.
     tolerance : loss below which a part of the function does not count; by default taken from the data.
     """
     if tolerance is not None and not tolerance >= 0:
         raise InputError(f"The tolerance is a loss, and not negative; got {tolerance}.")
+    if isinstance(where, AbstractLandscape):
+        from saddlewalk.diagnose.landscapes.width import width_of_layer
+
+        return width_of_layer(where, where.weights_at(weights, at), layer, tolerance)
     problem, theta = network_at(where, weights, at)
     return width_of(problem, theta, layer, tolerance)
+
+
+def effective_widths(
+    where: Anywhere, weights: Any = None, *, at: int = -1, tolerance: float | None = None
+) -> dict[str, EffectiveWidth]:
+    """How many units each hidden layer of the network really uses, by the name of the layer.
+
+    Parameters
+    ----------
+    where : a run, a problem, or the landscape of any network.
+    weights : parameters `(width, size)` with a problem, and only then; of a landscape another state than its
+        present one.
+    at : number of the saved moment of a run; the last by default.
+    tolerance : loss below which a part of the function does not count; by default taken from the data.
+    """
+    if isinstance(where, AbstractLandscape):
+        layers: Iterable[str] = [one.name for one in hidden_layers(where)]
+    else:
+        layers = network_at(where, weights, at)[0].units.hidden
+    return {
+        name: effective_width(where, weights, at=at, layer=name, tolerance=tolerance)
+        for name in layers
+    }
 
 
 @in_float64
@@ -190,8 +221,8 @@ def width_of(
     loss, learned = float(problem.cost(whole)), _worth(problem, whole)
     floor = float(problem.task.floor)
     if tolerance is None:
-        tolerance = max(MATTERS * min(learned, loss - floor), _RESOLVED * learned)
-    if learned <= _NOTHING * (empty - floor):
+        tolerance = max(MATTERS * min(learned, loss - floor), RESOLVED * learned)
+    if learned <= NOTHING * (empty - floor):
         none = Layer(np.asarray(units.incoming)[:0], np.asarray(units.outgoing)[:0])
         return EffectiveWidth(name, 0, None, {}, units.width, tolerance, none)
 
@@ -203,10 +234,33 @@ def width_of(
         return lost <= part * tolerance
 
     sizes = contributions(problem, theta, layer=layer)
-    admitted = problem.relations(layer)
     symmetry = symmetry_of(problem, layer)
+    return fewest(name, units, problem.relations(layer), sizes, enough, symmetry, tolerance)
+
+
+def fewest(
+    name: str,
+    units: Layer,
+    relations: Iterable[Relation],
+    sizes: np.ndarray,
+    enough: Enough,
+    symmetry: Symmetry,
+    tolerance: float,
+) -> EffectiveWidth:
+    """The relation by which the fewest units of a layer are left.
+
+    Parameters
+    ----------
+    name : of the layer.
+    units : all units of it.
+    relations : what may make a unit superfluous.
+    sizes : how much each unit does.
+    enough : whether some units in place of all (and a part of the tolerance) give the same function.
+    symmetry : what of their incoming weights their answers do not tell.
+    tolerance : loss below which a part of the function does not count.
+    """
     found = {
-        relation: _narrowest(units, relation, sizes, enough, symmetry) for relation in admitted
+        relation: narrowest(units, relation, sizes, enough, symmetry) for relation in relations
     }
     counts = {relation: merged.units.width for relation, merged in found.items()}
     best = min(reversed(counts), key=counts.__getitem__)  # of equals, the widest
@@ -270,11 +324,20 @@ def widths_along(
     return saved[rows], np.array(found)
 
 
-def _narrowest(
+def narrowest(
     units: Layer, relation: Relation, sizes: np.ndarray, enough: Enough, symmetry: Symmetry
 ) -> Merged:
     """The fewest units to which one relation merges a layer; those that do nothing are dropped, first
-    and last."""
+    and last.
+
+    Parameters
+    ----------
+    units : all units of the layer.
+    relation : what makes a unit superfluous.
+    sizes : how much each unit does.
+    enough : whether some units in place of all give the same function.
+    symmetry : what of their incoming weights their answers do not tell.
+    """
     if relation in (Relation.ZERO, Relation.DEPENDENT):
         return _first(lambda h: merge(units, relation, h, sizes), units.width, enough)
     sparing = lambda some: enough(some, _DROPPED)  # noqa: E731

@@ -1,9 +1,9 @@
 """Modules that are a sum of units: task, units and weights for the exact machinery.
 
-The steps of a module (`chain`) are matched with the units of this package: two linear maps with an activation
-between are neurons, a convolution in the place of the first one kernels. A module that no chain describes can be
-matched by its user: units, and the names of the module's parameters that are their weights. In any case the answers of units and
-module are compared on the data before anything is returned.
+The steps of a module (`chain`) are matched with the units of this package: two linear maps with an
+activation between are neurons, a convolution in the place of the first one kernels. A module that no chain
+describes can be matched by its user: units, and the names of the module's parameters that are their
+weights. In any case the answers of units and module are compared on the data before anything is returned.
 """
 
 import copy
@@ -59,16 +59,16 @@ def as_problem(
 ) -> RecognizedProblem:
     """A two-layer module as task, units and weights, so that `predict(start=...)` speaks about it.
 
-    Recognized are linear-activation-linear, and convolution-activation-(average pooling-)linear, as modules or
-    as functions, with and without biases and fixed factors. What is not recognized is refused, with the first
-    layer that does not fit.
+    Recognized are linear-activation-linear, and convolution-activation-(average pooling-)linear, as modules
+    or as functions, with and without biases and fixed factors. What is not recognized is refused, with the
+    first layer that does not fit.
 
     Parameters
     ----------
     model : the network.
     data : all data `(inputs, targets)` on which it is trained.
-    loss : the loss with which it is trained, loss(outputs, targets): a squared error or a cross-entropy, up to
-        a factor; or the names "squared", "cross-entropy".
+    loss : the loss with which it is trained, loss(outputs, targets): a squared error or a cross-entropy, up
+        to a factor; or the names "squared", "cross-entropy".
     units : for modules of another kind, the units of this package that they are; this is checked.
     names : with `units`, the module's parameter for each of a unit's weights (units first: their shapes are
         `(width, ...)`); by default those of the same name.
@@ -135,7 +135,7 @@ def _match(module: nn.Module, shape: tuple[int, ...], data: Data, arrays: Any) -
 
 
 def _pattern(steps: tuple[Step, ...]) -> _Pattern:
-    """Map, activation (or none), pooling (or none), map; a sentence names the first step that does not fit."""
+    """Map, activation, pooling, map; a sentence names the first step that does not fit."""
     first: Linear | Convolution | None = None
     last: Linear | None = None
     sigma: activations.Activation | None = None
@@ -158,8 +158,8 @@ def _pattern(steps: tuple[Step, ...]) -> _Pattern:
                 last = step
             case _:
                 raise InputError(
-                    f"'{step.label}' ({type(step).__name__.lower()}) does not fit: a sum of units is a linear "
-                    "map or a convolution, an activation, and a linear map, once each. Networks with more "
+                    f"'{step.label}' ({type(step).__name__.lower()}) does not fit: a sum of units is a "
+                    "linear map or a convolution, an activation, and a linear map, once each. Networks with more "
                     "layers are looked at as they are, without `as_problem`."
                 )
     if first is None or last is None:

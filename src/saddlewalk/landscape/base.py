@@ -251,6 +251,31 @@ class AbstractLandscape(abc.ABC):
             [np.asarray(arrays[one.name], dtype=np.float64).ravel() for one in self.parameters]
         )
 
+    def vector_of(self, state: Any) -> Vector:
+        """The vector of weights of a state, whether it is one already or not.
+
+        Parameters
+        ----------
+        state : a vector of weights, or what `weights_of` takes.
+        """
+        plain = isinstance(state, np.ndarray) and state.ndim == 1
+        return self.checked(state) if plain else self.weights_of(state)
+
+    def weights_at(self, weights: Any = None, at: int = -1) -> Vector:
+        """The weights at which a diagnostic looks: those given, or those of now.
+
+        Parameters
+        ----------
+        weights : a vector, or what `weights_of` takes; by default the weights as they are now.
+        at : number of a saved moment, which only runs have.
+        """
+        if at != -1:
+            raise InputError("`at` names a saved moment of a run; a landscape has none.")
+        found = self.weights if weights is None else self.vector_of(weights)
+        if not np.isfinite(found).all():
+            raise InputError("The weights hold NaN or infinite numbers.")
+        return found
+
     def checked(self, w: Any) -> Vector:
         """A vector of weights in double precision, or a sentence.
 

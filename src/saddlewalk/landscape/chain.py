@@ -1,9 +1,9 @@
 """What a module does to its input, step after step, where it is a chain (read with `torch.fx`).
 
 A chain takes what the last step gave and nothing else besides fixed parameters: linear maps, convolutions,
-activations, pooling, flattening, fixed factors. Modules, functions and methods of tensors are read alike, and so
-are parameters that are used directly (`x @ self.w.T`). What does not fit is named: the first step that is none
-of these.
+activations, pooling, flattening, fixed factors. Modules, functions and methods of tensors are read alike,
+and so are parameters that are used directly (`x @ self.w.T`). What does not fit is named: the first step
+that is none of these.
 """
 
 import numbers
@@ -91,8 +91,8 @@ def read_chain(module: nn.Module) -> tuple[Step, ...]:
     except Exception as error:  # torch.fx raises what the module's own code raises on its proxies
         raise InputError(
             f"{type(module).__name__} cannot be followed step by step (torch.fx: "
-            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}), so it is not known to be "
-            "a sum of units."
+            f"{str(error).splitlines()[0] if str(error) else type(error).__name__}), so it is not known to "
+            "be a sum of units."
         ) from error
     return _Reader(module).read(graph)
 

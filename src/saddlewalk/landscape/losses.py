@@ -1,8 +1,8 @@
 r"""Losses by name, in this package's convention, and how a user's own loss is told to be one of them.
 
 "squared" is :math:`\frac{1}{2n} \sum_s |f_s - y_s|^2`, half the squared distance, the mean over samples;
-"cross-entropy" :math:`-\frac{1}{n} \sum_s \log \operatorname{softmax}(f_s)_{y_s}`. PyTorch's `nn.MSELoss` is a
-mean over the outputs as well, and has no 1/2: it is :math:`2/c` times the first for c outputs.
+"cross-entropy" :math:`-\frac{1}{n} \sum_s \log \operatorname{softmax}(f_s)_{y_s}`. PyTorch's `nn.MSELoss`
+is a mean over the outputs as well, and has no 1/2: it is :math:`2/c` times the first for c outputs.
 """
 
 import itertools
@@ -99,7 +99,7 @@ def recognized_loss(
     if targets.size == samples * outputs:
         y = targets.reshape(samples, outputs).astype(np.float64)
         tried += [(SquaredError(), y, _squared), (CrossEntropy(), y, _soft)]
-    if labels and outputs > 1 and 0 <= targets.min() and targets.max() < outputs:
+    if labels and outputs > 1 and targets.min() >= 0 and targets.max() < outputs:
         tried.append((CrossEntropy(), np.eye(outputs)[targets.ravel()], _soft))
     random = np.random.default_rng(0)
     places = [size * random.normal(size=(samples, outputs)) for size in _TRIED]

@@ -224,7 +224,7 @@ def dense_problem(
     activation : a name in `units.ACTIVATIONS`, or a function of JAX.
     **more : what `recognized` takes besides.
     """
-    ordered = {part: places[part] for part in ("w", "b", "a") if part in places}
+    ordered: dict[str, Place] = {part: places[part] for part in ("w", "b", "a") if part in places}
     width = len(places["w"].to_units(np.asarray(arrays[places["w"].name])))
     biased, linear = "b" in places, activation == "linear"
     if biased and linear:  # biases of linear neurons are a column of ones

@@ -1,10 +1,10 @@
 """Any `nn.Module` as a landscape: its device and precision are kept, and nothing of it is changed.
 
 The module is called with other weights (`torch.func.functional_call`), in evaluation mode unless asked
-otherwise, on copies of its buffers and with the random numbers put back afterwards. Parameters that are frozen
-(`requires_grad=False`) are constants. Second derivatives are two backward passes, of which the first is kept
-for all products at one place; attention is computed by its plain formula meanwhile, because fused kernels
-have no second derivative.
+otherwise, on copies of its buffers and with the random numbers put back afterwards. Parameters that are
+frozen (`requires_grad=False`) are constants. Second derivatives are two backward passes, of which the first
+is kept for all products at one place; attention is computed by its plain formula meanwhile, because fused
+kernels have no second derivative.
 """
 
 import math
@@ -255,7 +255,7 @@ class ModuleLandscape(AbstractLandscape):
     # --- calling the module ---------------------------------------------------------------------------
 
     @property
-    def sample_count(self) -> int:  # type: ignore[override]
+    def sample_count(self) -> int:
         """Number of samples of the probe."""
         return self._shape[0]
 

@@ -50,7 +50,8 @@ def network_at(
         return where, _checked(where, weights)
     if not _is_run(where):
         raise InputError(
-            f"Give a run, or a problem and its weights; the first argument is a {type(where).__name__}."
+            "Give a run, a landscape, or a problem and its weights; the first argument is a "
+            f"{type(where).__name__}."
         )
     if weights is not None:
         raise InputError(
