@@ -13,6 +13,7 @@ from saddlewalk.cli.papers import reproduce
 from saddlewalk.cli.results import note, reserve_folder, show, write_folder
 from saddlewalk.cli.stored import diagnose_stored, refuse_foreign
 from saddlewalk.cli.sweeps import sweep
+from saddlewalk.cli.watching import watch
 from saddlewalk.errors import InputError
 from saddlewalk.interrupts import INTERRUPTED
 from saddlewalk.settings.catalog import SETTINGS
@@ -186,6 +187,7 @@ def settings(as_json: bool) -> None:
 
 main.add_command(reproduce)
 main.add_command(sweep)
+main.add_command(watch)
 
 
 def _prepared(setting: str, options: dict[str, Any], out: str | None, force: bool) -> Run:

@@ -76,7 +76,24 @@ def stored_features(
     weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`; without it matrices hold up to a factor.
     batch_size : samples that are looked at together: what memory holds.
     """
-    loaded = load_stored(file)
+    module = as_module(load_stored(file), file, activation)
+    inputs, targets, penalty = as_probe(module, x, y, loss)
+    starts = range(0, len(inputs), batch_size)
+    pairs = ((inputs[k : k + batch_size], targets[k : k + batch_size]) for k in starts)
+    return module_features(module, pairs, penalty, weight_decay)
+
+
+def as_module(
+    loaded: dict[str, torch.Tensor] | nn.Module, file: str | Path, activation: str | None
+) -> nn.Module:
+    """The network behind what a file holds.
+
+    Parameters
+    ----------
+    loaded : a state_dict, or a module.
+    file : where it was.
+    activation : what is between the layers of a state_dict; a whole network has its own.
+    """
     if isinstance(loaded, dict) == (activation is None):
         raise InputError(
             f"'{file}' holds weights alone: say with which activation, {', '.join(ACTIVATIONS)}."
@@ -87,18 +104,87 @@ def stored_features(
     first = next(module.parameters(), None)
     if first is None or not first.is_floating_point():
         raise InputError(f"'{file}' holds no weights that are real numbers.")
-    inputs = torch.as_tensor(np.asarray(x), dtype=first.dtype)
+    return module
+
+
+def as_probe(
+    module: nn.Module, x: np.ndarray, y: np.ndarray, loss: str
+) -> tuple[torch.Tensor, torch.Tensor, Any]:
+    """Inputs and targets as a network and a loss want them, and the loss.
+
+    Parameters
+    ----------
+    module : the network.
+    x, y : inputs, samples first, and targets.
+    loss : one of `LOSSES`.
+    """
+    dtype = next(module.parameters()).dtype
+    inputs = torch.as_tensor(np.asarray(x), dtype=dtype)
     if isinstance(next(_leaves(module)), nn.Linear):
         inputs = inputs.flatten(1)
     outputs = _answer_shape(module, inputs[:1])
-    targets, penalty = _targets_and_loss(loss, np.asarray(y), first.dtype, outputs)
-    starts = range(0, len(inputs), batch_size)
-    pairs = ((inputs[k : k + batch_size], targets[k : k + batch_size]) for k in starts)
-    return module_features(module, pairs, penalty, weight_decay)
+    return inputs, *targets_and_loss(loss, np.asarray(y), dtype, outputs)
 
 
 def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
     """What a file holds; anything but tensors and layers of PyTorch is refused, unread.
+
+    Parameters
+    ----------
+    path : the file.
+    """
+    loaded = read_file(path)
+    if isinstance(loaded, nn.Module):
+        _check_plain(loaded, path)
+        return loaded
+    if not _is_state(loaded):
+        inner = (
+            [name for name, part in loaded.items() if isinstance(part, dict)]
+            if isinstance(loaded, dict)
+            else []
+        )
+        hint = f" Perhaps it is under '{inner[0]}': save that alone." if inner else ""
+        raise InputError(f"'{path}' holds no state_dict, a dictionary of tensors.{hint}")
+    return loaded
+
+
+def load_checkpoint(
+    path: str | Path,
+) -> tuple[dict[str, torch.Tensor] | nn.Module, dict[str, Any] | None]:
+    """A network, and the state of its optimizer where the file has one.
+
+    Parameters
+    ----------
+    path : the file: what `load_stored` reads, or a dictionary with the network under 'model',
+        'model_state_dict' or 'state_dict', and the optimizer's state under 'optimizer', 'optimizer_state_dict' or
+        'optimizer_states'.
+    """
+    loaded = read_file(path)
+    if not isinstance(loaded, dict) or _is_state(loaded):
+        return load_stored(path), None
+    networks = (loaded.get(key) for key in ("model", "model_state_dict", "state_dict"))
+    network = next((one for one in networks if _is_state(one)), None)
+    if network is None:
+        return load_stored(path), None  # which says what is wrong
+    keys = ("optimizer", "optimizer_state_dict", "optimizer_states")
+    states = [loaded[key] for key in keys if key in loaded]
+    state = states[0] if states else None
+    if isinstance(state, list):
+        state = state[0] if state else None
+    known = isinstance(state, dict) and "param_groups" in state
+    return network, state if known else None
+
+
+def _is_state(loaded: Any) -> bool:
+    return (
+        isinstance(loaded, dict)
+        and len(loaded) > 0
+        and all(isinstance(v, torch.Tensor) for v in loaded.values())
+    )
+
+
+def read_file(path: str | Path) -> Any:
+    """Tensors, numbers, dictionaries and plain layers of a file; nothing in it is run.
 
     Parameters
     ----------
@@ -112,27 +198,13 @@ def load_stored(path: str | Path) -> dict[str, torch.Tensor] | nn.Module:
         )
     try:
         with torch.serialization.safe_globals(list(LAYERS)):
-            loaded = torch.load(path, map_location="cpu", weights_only=True)
+            return torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         raise InputError(
             f"'{path}' is no network that can be read safely. Save it with torch.save(net.state_dict(), "
             "path), or with torch.save(net, path) if it is an nn.Sequential of PyTorch's own layers: "
             f"{_reason(error)}"
         ) from error
-    if isinstance(loaded, nn.Module):
-        _check_plain(loaded, path)
-        return loaded
-    if not isinstance(loaded, dict) or not all(
-        isinstance(v, torch.Tensor) for v in loaded.values()
-    ):
-        inner = (
-            [name for name, part in loaded.items() if isinstance(part, dict)]
-            if isinstance(loaded, dict)
-            else []
-        )
-        hint = f" Perhaps it is under '{inner[0]}': save that alone." if inner else ""
-        raise InputError(f"'{path}' holds no state_dict, a dictionary of tensors.{hint}")
-    return loaded
 
 
 def _reason(error: Exception) -> str:
@@ -208,10 +280,18 @@ def sequential_from_state(state: dict[str, torch.Tensor], activation: str) -> nn
     return nn.Sequential(OrderedDict(parts[:-1]))
 
 
-def _targets_and_loss(
+def targets_and_loss(
     name: str, y: np.ndarray, dtype: torch.dtype, outputs: tuple[int, ...]
 ) -> tuple[torch.Tensor, Any]:
-    """Targets in the shape that the loss wants, and the loss."""
+    """Targets in the shape that the loss wants, and the loss.
+
+    Parameters
+    ----------
+    name : one of `LOSSES`.
+    y : targets, samples first.
+    dtype : precision of the network.
+    outputs : shape of its answer to one input.
+    """
     if name == "cross-entropy":
         return _class_labels(y, outputs[0]), nn.CrossEntropyLoss()
     if name not in LOSSES:

@@ -151,6 +151,7 @@ class Blocks:
         """
         name, row = self.names[unit]
         layer = name.rpartition(".")[0] or name
+        layer = f"layer {layer}" if layer.isdigit() else layer
         return layer if row is None else f"unit {row} of {layer}"
 
 

@@ -9,12 +9,12 @@ import abc
 import math
 import time
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from saddlewalk.diagnose.landscapes.width import widths_of
 from saddlewalk.errors import InputError
 from saddlewalk.landscape import AbstractLandscape
 from saddlewalk.show import text
@@ -39,8 +39,9 @@ _MANY_UNITS = 512
 """Units whose lengths are kept."""
 _OTHER_LOSS = 0.5
 """Difference of the logarithms of two losses that are not the same one."""
-_WIDE_ENOUGH = 0.5
-"""Part of what is left of a look's budget that effective widths may take."""
+_WIDE_ENOUGH, _WIDTH_PRICE = 0.5, 500
+"""Part of what is left of a look's budget that effective widths may take, and gradients that they are thought to
+cost before they were counted once."""
 
 
 class AbstractWatch(abc.ABC):
@@ -50,7 +51,7 @@ class AbstractWatch(abc.ABC):
     ----------
     landscape : the network with a probe and its loss.
     budget : what looks may take, as a part of the training time.
-    widths : effective width of each hidden layer of a vector of weights; none by default.
+    widths : count the units in use of each hidden layer, where there is time for it.
     page : a file that is written after each look, for a browser; none by default.
     title : what the training is called.
     """
@@ -60,7 +61,7 @@ class AbstractWatch(abc.ABC):
         landscape: AbstractLandscape,
         *,
         budget: float = 0.05,
-        widths: Callable[[Vector], dict[str, int]] | None = None,
+        widths: bool = True,
         page: str | Path | None = None,
         title: str = "training",
     ) -> None:
@@ -73,9 +74,11 @@ class AbstractWatch(abc.ABC):
         self._losses = LossRecord()
         self._blocks = Blocks(landscape)
         self._widths = widths
-        self._width_seconds = 0.0
+        self._width_seconds = math.nan
         self._page = None if page is None else Path(page)
         self._told_other = False
+        with self.budget.look(0):
+            self._time_a_gradient()
 
     @abc.abstractmethod
     def weights(self) -> Vector:
@@ -115,6 +118,20 @@ class AbstractWatch(abc.ABC):
 
                 write_page(self, self._page)
         return look
+
+    def go_to(self, step: int, loss: float) -> None:
+        """Count steps that were made unseen, evenly down from the last loss to this one.
+
+        Parameters
+        ----------
+        step : the step that is reached; nothing happens if it is not ahead.
+        loss : the loss there.
+        """
+        self._told_other = True  # these losses are the probe's own
+        missing = step - self.steps
+        last = self.looks[-1].loss if self.looks else loss
+        for value in np.linspace(last, loss, max(missing, 0) + 1)[1:]:
+            self._losses.add(float(value))
 
     @property
     def steps(self) -> int:
@@ -190,6 +207,15 @@ class AbstractWatch(abc.ABC):
         return self.record._repr_html_()
 
     # --- a look --------------------------------------------------------------------------------------
+
+    def _time_a_gradient(self) -> None:
+        """What looks are made of; the first call of all may compile, and is not counted."""
+        with self.landscape.probing():
+            weights = self.landscape.weights
+            self.landscape.loss_and_gradient(weights)
+            start = time.perf_counter()
+            self.landscape.loss_and_gradient(weights)
+            self.budget.gradient = time.perf_counter() - start
 
     def _seen(self, most: int, seconds: float) -> Look:
         start = time.perf_counter()
@@ -275,15 +301,18 @@ class AbstractWatch(abc.ABC):
 
     def _widths_at(self, weights: Vector) -> dict[str, int]:
         """Effective widths, where there is time for them."""
-        if self._widths is None:
+        if not self._widths:
             return {}
-        if self._width_seconds > _WIDE_ENOUGH * self.budget.left:
+        price = self._width_seconds
+        if math.isnan(price):
+            price = _WIDTH_PRICE * self.budget.gradient
+        if price > _WIDE_ENOUGH * self.budget.left:
             return {}
         start = time.perf_counter()
         try:
-            found = self._widths(weights)
+            found = {name: one.width for name, one in widths_of(self.landscape, weights).items()}
         except InputError:  # no layer whose units can be counted
-            self._widths = None
+            self._widths = False
             return {}
         self._width_seconds = time.perf_counter() - start
         return found

@@ -52,7 +52,7 @@ class Budget:
 
     def affordable(self) -> int:
         """Gradients that may be spent now."""
-        return int(self.left / self.gradient) if self.gradient > 0 else self.wanted
+        return int(self.left / max(self.gradient, 1e-9))
 
     def allows(self, step: int) -> bool:
         """Whether a look may be made.

@@ -140,7 +140,8 @@ def read(
         if jump.time > search.elapsed and jump.before - jump.after >= LEAST * abs(jump.before)
     ]
     if not drops or drops[0].before < _FLOOR * level:
-        return Outlook(State.NO_DROP, before=level, seen=seen)
+        falls = level - float(ahead.loss[-1]) >= LEAST * abs(level)
+        return Outlook(State.FALLING if falls else State.NO_DROP, before=level, seen=seen)
     before, after = max(drops[0].before, standing), drops[0].after
     if not _stays(curve, drops[0]) and not standing > level:
         return Outlook(State.FALLING, before=level, after=after, seen=seen)

@@ -6,7 +6,7 @@ import io
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from saddlewalk.store import write_whole
+from saddlewalk.store import replacing
 
 if TYPE_CHECKING:
     from saddlewalk.watch.base import AbstractWatch
@@ -45,4 +45,6 @@ def write_page(watch: "AbstractWatch", path: Path) -> Path:
         table=record._repr_html_(),
         share=100 * watch.budget.share,
     )
-    return write_whole(path, words)
+    with replacing(path) as draft:
+        draft.write_text(words, encoding="utf-8")
+    return path

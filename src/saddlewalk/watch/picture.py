@@ -61,10 +61,11 @@ def _loss(axes: "Axes", record: "WatchRecord") -> None:
                 zorder=4,
                 label=str(state),
             )
-    last = record.forecasts[-1] if record.forecasts else None
-    if last is not None and last is record.looks[-1].forecast:
-        axes.plot([last.low, last.high], [last.middle] * 2, color=draw.PREDICTED, linewidth=2.5)
-        axes.plot(last.step, last.middle, "|", color=draw.PREDICTED, markersize=14, label="next drop")
+    for told in record.forecasts:
+        axes.plot([told.low, told.high], [told.middle] * 2, color=draw.PREDICTED, linewidth=1.5)
+        axes.plot(told.step, told.middle, "|", color=draw.PREDICTED, markersize=9)
+    if record.forecasts:
+        axes.plot([], [], "|-", color=draw.PREDICTED, label="middle of the next drop, as forecast")
     positive = record.losses[record.losses > 0]
     if len(positive) == len(record.losses) and len(positive) and positive.max() > 50 * positive.min():
         axes.set_yscale("log")
@@ -112,4 +113,19 @@ def _sizes(axes: "Axes", record: "WatchRecord") -> None:
     if (seen > 0).all() and seen.max() > 50 * seen.min():
         axes.set_yscale("log")
     axes.set_ylabel("length of units")
-    axes.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize=7)
+    _widths(axes, record)
+    axes.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), fontsize=7)
+
+
+def _widths(axes: "Axes", record: "WatchRecord") -> None:
+    """Units in use, on a scale of their own to the right."""
+    layers = sorted({name for look in record.looks for name in look.widths})
+    if not layers:
+        return
+    beside = axes.twinx()
+    for name in layers:
+        seen = [(look.step, look.widths[name]) for look in record.looks if name in look.widths]
+        beside.step(*zip(*seen, strict=True), where="post", color="0.3", linewidth=1.0, linestyle="--")
+    beside.set_ylabel("units in use (dashed)")
+    beside.set_ylim(bottom=0)
+    beside.grid(visible=False)

@@ -54,7 +54,7 @@ class Watch(AbstractWatch):
         super().__init__(
             landscape,
             budget=budget,
-            widths=_widths_of(landscape) if widths else None,
+            widths=widths,
             page=page,
             title=title,
         )
@@ -205,6 +205,3 @@ class _Pretended:
     def step(self) -> None:
         """Nothing."""
 
-
-def _widths_of(landscape: ModuleLandscape) -> Callable[[Vector], dict[str, int]] | None:
-    return None
