@@ -95,3 +95,16 @@ def failing_claims(tmp_path):
 def cifar():
     if public.find_local("cifar10") is None:
         pytest.skip("cifar10 is not on this machine (SADDLEWALK_DATA, cache)")
+
+
+@pytest.fixture
+def run():
+    """The command line, called in this process."""
+    from click.testing import CliRunner
+
+    from saddlewalk.cli import main
+
+    def call(*arguments):
+        return CliRunner().invoke(main, [str(a) for a in arguments])
+
+    return call

@@ -14,14 +14,6 @@ from saddlewalk.cli import main
 
 
 @pytest.fixture
-def run():
-    def call(*arguments):
-        return CliRunner().invoke(main, [str(a) for a in arguments])
-
-    return call
-
-
-@pytest.fixture
 def data(fig3, tmp_path):
     file = tmp_path / "own.npz"
     np.savez(file, X=fig3.x, y=fig3.y[:, 0])

@@ -18,7 +18,7 @@ from saddlewalk.settings.options import (
 )
 from saddlewalk.settings.run import Run
 
-_OWN_FLAGS = {
+_OWN_FLAGS = {"rate": "--rate", 
     "confirmed": "--yes",
     "out": "--out",
     "force": "--force",

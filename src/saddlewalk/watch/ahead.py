@@ -288,7 +288,7 @@ def _adaptive_path(
         if not rule.decoupled:
             gradient = gradient + rule.decay * weights
         if noise is None:  # what minibatches add to the mean square
-            noise = np.maximum(rule.mean_square - gradient**2, 0.0) if rule.count else 0.0
+            noise = rule.noise(gradient) if rule.count else 0.0
         count += joined
         first = keep1 * first + (1 - keep1) * gradient
         second = keep2 * second + (1 - keep2) * (gradient**2 + noise)

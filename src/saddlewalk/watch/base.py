@@ -37,8 +37,8 @@ _SOON = 500
 """Steps that are looked ahead at least."""
 _MANY_UNITS = 512
 """Units whose lengths are kept."""
-_OTHER_LOSS = 0.5
-"""Difference of the logarithms of two losses that are not the same one."""
+_OTHER = 0.6
+"""A loss that is less than this part of another one is not the same."""
 _WIDE_ENOUGH, _WIDTH_PRICE = 0.5, 500
 """Part of what is left of a look's budget that effective widths may take, and gradients that they are thought to
 cost before they were counted once."""
@@ -212,7 +212,7 @@ class AbstractWatch(abc.ABC):
         """What looks are made of; the first call of all may compile, and is not counted."""
         with self.landscape.probing():
             weights = self.landscape.weights
-            self.landscape.loss_and_gradient(weights)
+            self._first_loss = self.landscape.loss_and_gradient(weights)[0]
             start = time.perf_counter()
             self.landscape.loss_and_gradient(weights)
             self.budget.gradient = time.perf_counter() - start
@@ -276,7 +276,7 @@ class AbstractWatch(abc.ABC):
         sigma = spread(reason, self.record.mistakes())
         low, high = interval(self.steps, outlook.steps, sigma)
         return Forecast(
-            made=self.steps,
+            made=float(self.steps),
             step=self.steps + outlook.steps,
             low=low,
             high=high,
@@ -322,7 +322,9 @@ class AbstractWatch(abc.ABC):
         reported = self._losses.recent()
         if self._told_other or self.steps < 20 or not (reported > 0 and look.loss > 0):
             return
-        if abs(math.log(reported / look.loss)) > _OTHER_LOSS:
+        # what is reported is of the recent past, between this look and the one before
+        between = sorted([look.loss, self.looks[-2].loss if len(self.looks) > 1 else self._first_loss])
+        if not _OTHER * between[0] < reported < between[1] / _OTHER:
             self._told_other = True
             warnings.warn(
                 f"Training reports a loss of {reported:.4g} where the probe has {look.loss:.4g}: another loss "

@@ -30,6 +30,8 @@ _FLOOR = 0.5
 _TOP, _STAYS = 0.1, 0.25
 """On a plateau the first tenth of the drop takes a quarter of the time to its middle, or more: the fall becomes
 faster. A loss that falls evenly takes a fifth, one that falls slower and slower less."""
+_LASTS = 0.1
+"""A plateau lasts this part of the whole time at least: what is shorter is a bend."""
 _DOUBLED = 2.0
 _POINTS = 60
 """Means that stand for the past."""
@@ -110,6 +112,7 @@ class Outlook:
 
 
 Curve = Float[np.ndarray, " bin"]
+Points = Float[np.ndarray, " point"]
 
 
 def read(
@@ -170,7 +173,7 @@ def _whole(ahead: Ahead, start: int, now: float, past: tuple[Curve, Curve]) -> L
     return LossCurve(time, level, rate)
 
 
-def _evened(steps: Curve, loss: Curve) -> tuple[Curve, Curve]:
+def _evened(steps: Curve, loss: Curve) -> tuple[Points, Points]:
     """A noisy past as a falling curve of few points."""
     parts = np.array_split(np.arange(len(steps)), min(_POINTS, len(steps)))
     level = falling(loss)
@@ -187,8 +190,8 @@ def _stays(curve: LossCurve, jump: Jump) -> bool:
     """Whether the loss stays before it falls."""
     margin = _TOP * (jump.before - jump.after)
     begin = curve.time[int(np.argmax(curve.loss <= jump.before + margin))]
-    top = curve.crossing(jump.before - margin, float(begin))
-    return bool(top - begin >= _STAYS * (jump.time - begin))
+    stayed = curve.crossing(jump.before - margin, float(begin)) - begin
+    return bool(stayed >= max(_STAYS * (jump.time - begin), _LASTS * jump.time))
 
 
 def delayed(ahead: Ahead, rule: Rule, middle: float) -> float:

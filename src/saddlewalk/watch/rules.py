@@ -17,7 +17,7 @@ learning rate whatever the size of their gradients: no clock makes a flow of tha
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Float
@@ -78,7 +78,7 @@ class Descent:
             b, c = 1 + beta + (1 + beta) * gain, beta * (1 + gain)
         else:
             b, c = 1 + beta + gain, beta
-        return np.log(0.5 * (b + np.sqrt(np.maximum(b * b - 4 * c, 0.0))))
+        return np.asarray(np.log(0.5 * (b + np.sqrt(np.maximum(b * b - 4 * c, 0.0)))))
 
     def delay(self, s: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """How much longer than by the clock a direction of rate s takes to grow.
@@ -102,6 +102,7 @@ class Adaptive:
     rate : the learning rate now; one for each weight where they differ.
     first, second : running means of gradient and squared gradient, as the optimizer has them.
     count : steps made.
+    batch : gradient of the last batch, where it is known: it tells how much of the mean square is noise.
     beta1, beta2, epsilon : as in `torch.optim.Adam`; for RMSprop `beta1` is 0, and nothing is corrected.
     decay : weight decay.
     decoupled : whether it shrinks the weights (AdamW), or adds to the gradient (Adam).
@@ -119,10 +120,26 @@ class Adaptive:
     decay: float | Vector = 0.0
     decoupled: bool = False
     corrected: bool = True
+    batch: Vector | None = field(default=None, repr=False)
     future: Schedule | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
+
+    def noise(self, gradient: Vector) -> Vector:
+        """What minibatches add to the mean square of each gradient.
+
+        It is what the mean square has beyond the gradient on the probe. But a gradient that was larger lately
+        leaves such an excess, too: the last batch tells the one from the other.
+
+        Parameters
+        ----------
+        gradient : on the probe, now.
+        """
+        excess = np.maximum(self.mean_square - gradient**2, 0.0)
+        if self.batch is None or not excess.any():
+            return excess
+        return excess * min(1.0, float(np.sum((self.batch - gradient) ** 2) / np.sum(excess)))
 
     @property
     def mean_square(self) -> Vector:
@@ -130,15 +147,6 @@ class Adaptive:
         if not self.corrected or self.count == 0:
             return self.second
         return self.second / (1 - self.beta2**self.count)
-
-    def at(self, first: Vector, second: Vector, count: int) -> "Adaptive":
-        """The same optimizer with other means.
-
-        Parameters
-        ----------
-        first, second, count : as above.
-        """
-        return replace(self, first=first, second=second, count=count)
 
 
 Rule = Descent | Adaptive

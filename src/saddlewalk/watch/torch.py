@@ -110,6 +110,7 @@ class Watch(AbstractWatch):
                 epsilon=float(first["eps"]),
                 decay=decay,
                 decoupled=_ADAPTIVE[kind] or bool(first.get("decoupled_weight_decay", False)),
+                batch=self._batch_gradient(),
                 future=future,
             )
         if kind == "RMSprop" and not first["momentum"] and not first["centered"]:
@@ -123,6 +124,7 @@ class Watch(AbstractWatch):
                 epsilon=float(first["eps"]),
                 decay=decay,
                 corrected=False,
+                batch=self._batch_gradient(),
                 future=future,
             )
         return None
@@ -165,6 +167,15 @@ class Watch(AbstractWatch):
                 else kept.detach().to("cpu", torch.float64).numpy().ravel()
             )
         return np.concatenate(parts)
+
+    def _batch_gradient(self) -> Vector | None:
+        """The gradient that the last step was made with, where it is still there."""
+        slopes = [self._rows[one.name].grad for one in self.landscape.parameters]
+        if any(slope is None for slope in slopes):
+            return None
+        parts = [slope.detach().to("cpu", torch.float64).numpy().ravel() for slope in slopes]
+        found = np.concatenate(parts)
+        return found if np.isfinite(found).all() else None
 
     def _made(self) -> int:
         counts = [state.get("step", 0) for state in self._optimizer.state.values()]

@@ -1,0 +1,647 @@
+"""The watch: what it follows ahead against true trainings, what it leaves alone, when it is silent."""
+
+import copy
+import json
+import math
+import warnings
+
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+from scipy.linalg import expm
+
+from saddlewalk.errors import InputError
+from saddlewalk.watch.rules import Adaptive, Descent, steps_until
+from saddlewalk.watch.stabilized import chebyshev_step, stages_for
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+from saddlewalk.torch import ModuleLandscape, Watch  # noqa: E402
+from saddlewalk.watch import State, WatchRecord  # noqa: E402
+from saddlewalk.watch.ahead import train_ahead  # noqa: E402
+from saddlewalk.watch.budget import Budget  # noqa: E402
+from saddlewalk.watch.losses import LossRecord  # noqa: E402
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Matrices of a few rows are not worth two."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def data(samples=64, seed=0, dtype=torch.float64):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, 4))
+    u, v = (np.linalg.qr(rng.normal(size=(k, k)))[0] for k in (2, 4))
+    y = x @ (u @ np.diag([3.0, 1.2]) @ v[:2]).T
+    return torch.tensor(x, dtype=dtype), torch.tensor(y, dtype=dtype)
+
+
+def network(scale=1e-3, seed=0, dtype=torch.float64, sizes=(4, 5, 2)):
+    torch.manual_seed(seed)
+    layers = [nn.Linear(a, b, bias=False, dtype=dtype) for a, b in zip(sizes, sizes[1:], strict=False)]
+    if scale is not None:
+        with torch.no_grad():
+            for layer in layers:
+                layer.weight.copy_(scale * torch.randn(layer.weight.shape, dtype=dtype))
+    return nn.Sequential(*layers)
+
+
+def train(model, optimizer, x, y, steps, watch=None, batch=None, looks=(), loss=None):
+    """The loss on all data after each step."""
+    loss, draw, seen = loss or nn.MSELoss(), torch.Generator().manual_seed(0), []
+    for step in range(steps):
+        rows = slice(None) if batch is None else torch.randint(len(x), (batch,), generator=draw)
+        optimizer.zero_grad()
+        value = loss(model(x[rows]), y[rows])
+        value.backward()
+        optimizer.step()
+        if watch is not None:
+            watch.step(value.item())
+            if step + 1 in looks:
+                watch.look()
+        with torch.no_grad():
+            seen.append(loss(model(x), y).item())
+    return np.array(seen)
+
+
+# --- what one step does -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"momentum": 0.9},
+        {"momentum": 0.9, "dampening": 0.3},
+        {"momentum": 0.8, "nesterov": True},
+    ],
+)
+def test_growth_a_step_is_that_of_pytorchs_own_optimizer(options):
+    rate, s = 0.02, 3.0
+    w = torch.ones(1, dtype=torch.float64, requires_grad=True)
+    optimizer = torch.optim.SGD([w], lr=rate, **options)
+    sizes = []
+    for _ in range(400):
+        optimizer.zero_grad()
+        (-0.5 * s * w**2).sum().backward()
+        optimizer.step()
+        sizes.append(w.item())
+    seen = math.log(sizes[-1] / sizes[-2])
+    assert Descent(rate, **options).growth(np.array(s)) == pytest.approx(seen, rel=1e-10)
+
+
+def test_small_steps_keep_the_clock():
+    for options in ({}, {"momentum": 0.9}, {"momentum": 0.9, "nesterov": True}):
+        rule = Descent(1e-7, **options)
+        assert rule.delay(np.array([2.0]))[0] == pytest.approx(1.0, abs=1e-4)
+        assert Descent(0.05, **options).delay(np.array([2.0]))[0] > 1.02
+
+
+def test_future_rates_are_added_up():
+    rates = lambda k: 0.5 ** (k // 3)  # noqa: E731
+    rule = Descent(0.1, future=rates)
+    for wanted in (0.5, 2.0, 3.5, 5.0):
+        steps, total = 0, 0.0
+        while total + rates(steps) < wanted:
+            total, steps = total + rates(steps), steps + 1
+        assert steps_until(rule, wanted) == pytest.approx(steps + (wanted - total) / rates(steps))
+    assert steps_until(rule, 7.0) == math.inf or steps_until(rule, 7.0) > 1e6  # the sum ends at 6
+
+
+@pytest.mark.parametrize("rate", [-1.0, math.nan, np.array([0.1, -0.2])])
+def test_rates_that_are_none_are_refused(rate):
+    with pytest.raises(InputError, match="Learning rates"):
+        Descent(rate)
+
+
+# --- steps ------------------------------------------------------------------------------------------
+
+
+def test_stabilized_steps_are_of_order_two_and_stable():
+    matrix = np.diag([-1.0, -0.2, 0.5])
+    start = np.array([1.0, 2.0, 0.3])
+    errors = []
+    for h in (0.2, 0.1):
+        place = chebyshev_step(lambda y: matrix @ y, start, matrix @ start, h, 4)
+        errors.append(np.abs(place - expm(h * matrix) @ start).max())
+    assert errors[0] / errors[1] == pytest.approx(8.0, rel=0.25)  # third order in one step
+    stiff, y = np.diag([-1e4, 0.5]), np.array([1.0, 1.0])
+    for _ in range(20):
+        y = chebyshev_step(lambda z: stiff @ z, y, stiff @ y, 0.05, stages_for(0.05 * 1e4))
+    assert abs(y[0]) < 1e-2
+    assert y[1] == pytest.approx(math.exp(0.5), rel=1e-3)
+
+
+def test_flow_ahead_is_gradient_flow():
+    x, y = data()
+    landscape = ModuleLandscape(network(0.05), (x, y), nn.MSELoss())
+    w, rule = landscape.weights, Descent(1e-4)
+    ahead = train_ahead(landscape, w, rule, horizon=60_000, most=4000)
+    true = solve_ivp(
+        lambda t, v: -landscape.loss_and_gradient(v)[1],
+        (0, 6.0),
+        w,
+        method="LSODA",
+        rtol=1e-9,
+        atol=1e-12,
+        dense_output=True,
+    )
+    losses = [landscape.loss(true.sol(step * 1e-4)) for step in ahead.steps]
+    assert np.abs(ahead.loss - losses).max() < 1e-2 * losses[0]
+    assert ahead.evaluations < 1000
+
+
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (torch.optim.Adam, {}),
+        (torch.optim.Adam, {"weight_decay": 0.1}),
+        (torch.optim.AdamW, {"weight_decay": 0.1}),
+        (torch.optim.RMSprop, {}),
+    ],
+)
+def test_adaptive_steps_ahead_are_those_of_pytorch(make, options):
+    """One at a time they are the optimizer's own, in the middle of a training."""
+    x, y = data()
+    model = network(0.05)
+    optimizer = make(model.parameters(), lr=1e-2, **options)
+    train(model, optimizer, x, y, 5)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    rule = watch.rule()
+    assert isinstance(rule, Adaptive)
+    ahead = train_ahead(
+        watch.landscape, watch.weights(), rule, horizon=1, most=1000, elapsed=1
+    )
+    before = watch.landscape.loss(watch.weights())
+    train(model, optimizer, x, y, 1)
+    assert ahead.loss[0] == pytest.approx(before, rel=1e-12)
+    # all data are the batch, and hardly anything is taken for noise
+    assert ahead.loss[1] == pytest.approx(watch.landscape.loss(watch.weights()), rel=1e-4)
+
+
+# --- forecasts --------------------------------------------------------------------------------------
+
+
+def crossing(losses, before, after):
+    return int(np.argmax(losses < 0.5 * (before + after)))
+
+
+@pytest.mark.parametrize(
+    ("make", "batch", "steps", "allowed"),
+    [
+        (lambda p: torch.optim.SGD(p, 5e-3), None, 1600, 0.02),
+        (lambda p: torch.optim.SGD(p, 5e-3), 16, 1600, 0.06),
+        (lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9), None, 1200, 0.03),
+        (lambda p: torch.optim.Adam(p, 2e-4), None, 6000, 0.25),
+    ],
+    ids=["gd", "sgd", "momentum", "adam"],
+)
+def test_the_next_drop_is_forecast(make, batch, steps, allowed):
+    """A linear network has two drops; the second is looked for from its plateau."""
+    x, y = data()
+    alone = network()
+    losses = train(alone, make(alone.parameters()), x, y, steps, batch=batch)
+    assert losses[-1] < 0.5 * losses[0]
+    level = float(np.mean((y.numpy() - _rank_one(x, y)) ** 2))
+    first, second = crossing(losses, losses[0], level), crossing(losses, level, 0.0)
+    looks = (first // 2, first + (second - first) // 2)
+    model = network()
+    optimizer = make(model.parameters())
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, widths=False)
+    train(model, optimizer, x, y, max(looks) + 1, watch, batch, looks)
+    for look, truth in zip(watch.looks, (first, second), strict=True):
+        assert look.state is State.PLATEAU, look
+        assert look.forecast.left == pytest.approx(truth - look.step, rel=allowed)
+
+
+def _rank_one(x, y):
+    """The best map of rank one, for whitened inputs only nearly: the level of the plateau between."""
+    weights = np.linalg.lstsq(x.numpy(), y.numpy(), rcond=None)[0]
+    root = np.linalg.cholesky(x.numpy().T @ x.numpy())
+    u, s, v = np.linalg.svd(root.T @ weights)
+    return x.numpy() @ np.linalg.solve(root.T, s[0] * np.outer(u[:, 0], v[0]))
+
+
+def test_a_schedule_delays_the_drop():
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    options = {"probe": (x, y), "optimizer": optimizer, "budget": 1e-9, "widths": False}
+    halves = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 if step < 100 else 0.5)
+    watches = [
+        Watch(model, nn.MSELoss(), **options),
+        Watch(model, nn.MSELoss(), schedule=lambda step: 5e-3 if step < 100 else 2.5e-3, **options),
+        Watch(model, nn.MSELoss(), schedule=halves, **options),
+    ]
+    left = [watch.look().forecast.left for watch in watches]
+    assert left[0] > 150
+    assert left[1] == pytest.approx(100 + 2 * (left[0] - 100), rel=1e-6)
+    assert left[2] == pytest.approx(left[1], rel=1e-2)
+    assert halves.last_epoch == 0
+    assert optimizer.param_groups[0]["lr"] == 5e-3
+
+
+def test_silent_on_an_ordinary_training_and_at_its_end():
+    x, y = data(dtype=torch.float32)
+    model = network(None, dtype=torch.float32, sizes=(4, 16, 2))
+    optimizer = torch.optim.SGD(model.parameters(), 2e-2)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, widths=False)
+    train(model, optimizer, x, y, 3000, watch, 16, (30, 100, 300, 1000, 2999))
+    assert watch.record.forecasts == ()
+    assert {look.state for look in watch.looks} <= {State.FALLING, State.NO_DROP}
+
+
+# --- nothing is changed -----------------------------------------------------------------------------
+
+
+class Noisy(nn.Module):
+    """Everything that a look could disturb: dropout, batch statistics, frozen weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm = nn.Linear(4, 6), nn.BatchNorm1d(6)
+        self.drop, self.last = nn.Dropout(0.3), nn.Linear(6, 2)
+        self.last.bias.requires_grad_(False)
+
+    def forward(self, x):
+        return self.last(self.drop(torch.relu(self.norm(self.first(x)))))
+
+
+@pytest.mark.filterwarnings("ignore:Training reports")
+@pytest.mark.parametrize("compiled", [False, True])
+def test_training_is_the_same_bit_for_bit(compiled):
+    x, y = data(dtype=torch.float32)
+    ends = []
+    for watched in (False, True):
+        torch.manual_seed(3)
+        model = Noisy()
+        shown = torch.compile(model, backend="eager") if compiled else model
+        optimizer = torch.optim.AdamW(model.parameters(), 1e-2)
+        watch = None
+        if watched:
+            watch = Watch(shown, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9)
+        losses = train(shown, optimizer, x, y, 60, watch, 16, (10, 40))
+        kept = copy.deepcopy(model.state_dict())
+        ends.append((losses, kept, torch.rand(3), model.training))
+    for a, b in zip(ends[0][1].values(), ends[1][1].values(), strict=True):
+        assert torch.equal(a, b)
+    assert np.array_equal(ends[0][0], ends[1][0])
+    assert torch.equal(ends[0][2], ends[1][2])
+    assert ends[1][3]
+
+
+def test_gradients_of_the_user_stay():
+    x, y = data()
+    model = network()
+    nn.MSELoss()(model(x), y).backward()
+    before = [p.grad.clone() for p in model.parameters()]
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer).look()
+    assert all(torch.equal(a, p.grad) for a, p in zip(before, model.parameters(), strict=True))
+
+
+# --- a budget ---------------------------------------------------------------------------------------
+
+
+def test_looks_keep_to_their_part_of_the_time(monkeypatch):
+    """On a clock of our own: a step takes 1 s, a gradient 0.1 s."""
+    now = [0.0]
+    monkeypatch.setattr("saddlewalk.watch.budget.time.perf_counter", lambda: now[0])
+    budget, looks = Budget(0.05), 0
+    budget.gradient = 0.1
+    for step in range(20_000):
+        now[0] += 1.0
+        if budget.allows(step):
+            with budget.look(step):
+                now[0] += 0.1 * budget.affordable()
+            budget.learn(budget.wanted, looks % 2 == 0)
+            looks += 1
+    assert looks > 5
+    assert budget.share <= 0.0501
+
+
+def test_a_budget_is_positive():
+    with pytest.raises(InputError, match="budget"):
+        Budget(0.0)
+
+
+def test_losses_are_kept_in_little_room():
+    record = LossRecord()
+    for step in range(100_000):
+        record.add(1.0 if step < 60_000 else 0.25)
+    steps, loss = record.curve()
+    assert len(steps) <= 2048
+    assert np.mean(loss) == pytest.approx(0.7, abs=1e-3)
+    assert record.recent() == 0.25
+    assert record.still_since(0.25, 0.05) == pytest.approx(60_000, abs=2 * record.width)
+
+
+# --- what goes wrong --------------------------------------------------------------------------------
+
+
+def test_numbers_that_are_not_finite_are_told_with_step_and_place():
+    x, y = data()
+    model = network(1.0)
+    optimizer = torch.optim.SGD(model.parameters(), 50.0)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
+    train(model, optimizer, x, y, 60, watch)
+    assert "Nothing is forecast from here" in str(watch)
+    assert "'0.weight'" in str(watch) or "still finite" in str(watch)
+    assert int(str(watch).split()[1].rstrip(":")) < 60
+
+
+def test_an_optimizer_of_another_model_is_refused():
+    x, y = data()
+    other = torch.optim.SGD(network().parameters(), 0.1)
+    with pytest.raises(InputError, match="None of the model's parameters"):
+        Watch(network(), nn.MSELoss(), probe=(x, y), optimizer=other)
+
+
+def test_parameters_that_are_not_trained_are_told_and_held():
+    x, y = data()
+    model = network()
+    some = torch.optim.SGD(model[0].parameters(), 0.1)
+    with pytest.warns(UserWarning, match=r"'1\.weight' is not in the optimizer"):
+        watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=some)
+    rate = watch.rule().rate
+    assert set(rate[:20]) == {0.1}
+    assert set(rate[20:]) == {0.0}
+
+
+def test_another_loss_is_told():
+    x, y = data(dtype=torch.float32)
+    model = network(None, dtype=torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), 1e-3)
+    watch = Watch(
+        model, lambda f, t: ((f - t) ** 2).sum(), probe=(x, y), optimizer=optimizer, budget=1e-9
+    )
+    with pytest.warns(UserWarning, match="another loss"):
+        train(model, optimizer, x, y, 30, watch, looks=(25,))
+
+
+def test_a_probe_that_does_not_fit_is_refused():
+    x, y = data()
+    with pytest.raises(InputError):
+        Watch(network(), nn.MSELoss(), probe=(x[:, :3], y))
+    with pytest.raises(InputError):
+        Watch(network(), nn.MSELoss(), probe=x)
+
+
+def test_an_optimizer_whose_law_is_not_known_gives_no_forecast():
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.Adagrad(model.parameters())
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
+    look = watch.look()
+    assert look.state is State.UNKNOWN
+    assert look.forecast is None
+    assert "not known" in str(watch)
+
+
+# --- what is kept -----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """A watched training with one drop behind it and its page."""
+    page = tmp_path_factory.mktemp("watch") / "watch.html"
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(
+        model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, page=page, title="two modes"
+    )
+    train(model, optimizer, x, y, 1500, watch, looks=(150, 300, 900, 1400))
+    return watch, page
+
+
+def test_past_forecasts_stand_beside_what_happened(watched):
+    watch, _ = watched
+    outcomes = [one for one in watch.record.outcomes if math.isfinite(one.happened)]
+    assert outcomes
+    assert all(abs(one.error) < 0.05 for one in outcomes)
+    assert watch.record.mistakes()
+
+
+def test_a_watch_can_be_kept_and_drawn(watched, tmp_path):
+    watch, _ = watched
+    watch.save(tmp_path / "watch.nc")
+    again = WatchRecord.load(tmp_path / "watch.nc")
+    assert json.dumps(again.to_json()) == json.dumps(watch.record.to_json())
+    watch.plot(tmp_path / "watch.png")
+    assert (tmp_path / "watch.png").stat().st_size > 20_000
+    assert watch.history["looks"].sizes["look"] == 4
+
+
+def test_the_page_shows_the_present(watched):
+    watch, page = watched
+    words = page.read_text()
+    assert str(watch).split(" (")[0] in words
+    assert 'http-equiv="refresh"' in words
+    assert "data:image/png;base64," in words
+    assert "http://" not in words
+    assert "https://" not in words
+
+
+def test_numbers_for_a_logger_are_flat(watched):
+    watch, _ = watched
+    numbers = watch.numbers()
+    assert numbers["watch/loss"] == watch.looks[-1].loss
+    assert all(isinstance(value, float) for value in numbers.values())
+
+
+# --- other loops ------------------------------------------------------------------------------------
+
+
+def test_lightning_calls_the_watch():
+    lightning = pytest.importorskip("lightning.pytorch")
+    from torch.utils.data import DataLoader, TensorDataset
+
+    from saddlewalk.torch import lightning_watch
+
+    x, y = data(dtype=torch.float32)
+
+    class Module(lightning.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = network(1e-2, dtype=torch.float32)
+
+        def training_step(self, batch):
+            return nn.MSELoss()(self.net(batch[0]), batch[1])
+
+        def configure_optimizers(self):
+            return torch.optim.SGD(self.parameters(), 5e-3)
+
+    callback = lightning_watch(nn.MSELoss(), probe=(x, y), part="net", budget=100.0, widths=False)
+    trainer = lightning.Trainer(
+        max_epochs=20,
+        callbacks=[callback],
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        accelerator="cpu",
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Lightning's own advice on workers
+        trainer.fit(Module(), DataLoader(TensorDataset(x, y), batch_size=16))
+    assert callback.watch.steps == 80
+    assert callback.watch.looks
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    from saddlewalk.torch import trainer_watch
+
+    config = transformers.GPT2Config(
+        vocab_size=11, n_positions=8, n_embd=8, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0
+    )
+    torch.manual_seed(0)
+    model = transformers.GPT2LMHeadModel(config)
+    tokens = torch.randint(11, (32, 8))
+    rows = [{"input_ids": row, "labels": row} for row in tokens]
+
+    def loss(logits, labels):
+        return nn.functional.cross_entropy(
+            logits[:, :-1].reshape(-1, 11), labels[:, 1:].reshape(-1)
+        )
+
+    callback = trainer_watch(loss, probe=({"input_ids": tokens}, tokens), budget=100.0, widths=False)
+    arguments = transformers.TrainingArguments(
+        output_dir=str(tmp_path),
+        max_steps=20,
+        per_device_train_batch_size=8,
+        logging_steps=1,
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+        save_strategy="no",
+    )
+    transformers.Trainer(
+        model=model, args=arguments, train_dataset=rows, callbacks=[callback]
+    ).train()
+    assert callback.watch.steps == 20
+    assert callback.watch.looks
+    assert isinstance(callback.watch.rule(), Adaptive)
+
+
+def test_a_jax_loop_with_optax():
+    """The same numbers as PyTorch, from the state of Optax."""
+    import jax
+    import jax.numpy as jnp
+    import optax
+
+    from saddlewalk import watch as watching
+
+    x, y = (np.asarray(part, dtype=np.float32) for part in data())
+    answer = lambda p, one: one @ p["u"] @ p["v"]  # noqa: E731
+    keys = jax.random.split(jax.random.key(0))
+    start = {
+        "u": 1e-3 * jax.random.normal(keys[0], (4, 5)),
+        "v": 1e-3 * jax.random.normal(keys[1], (5, 2)),
+    }
+    squared = lambda f, t: jnp.mean((f - t) ** 2)  # noqa: E731
+    chains = {
+        "sgd": (optax.sgd(5e-3), watching.Sgd(5e-3), 0.03),
+        "adam": (optax.adam(3e-4), watching.Adam(3e-4), 0.25),
+    }
+    for optimizer, plan, allowed in chains.values():
+        params, state = start, optimizer.init(start)
+
+        @jax.jit
+        def step(params, state, optimizer=optimizer):
+            loss, slope = jax.value_and_grad(
+                lambda p: squared(jax.vmap(lambda one: answer(p, one))(x), y)
+            )(params)
+            change, state = optimizer.update(slope, state, params)
+            return optax.apply_updates(params, change), state, loss
+
+        watch = watching.Watch(
+            answer, start, squared, probe=(x, y), optimizer=plan, budget=1e-9, widths=False
+        )
+        losses = []
+        for k in range(3000):
+            params, state, loss = step(params, state)
+            losses.append(float(loss))
+            watch.step(loss, params, state)
+            if k == 150:
+                told = watch.look().forecast
+        assert told is not None
+        truth = int(np.argmax(np.array(losses) < told.middle))
+        assert told.left == pytest.approx(truth - 151, rel=allowed)
+
+
+# --- after the fact ---------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def checkpoints(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("checkpoints")
+    x, y = data(dtype=torch.float32)
+    np.savez(folder / "data.npz", X=x.numpy(), Y=y.numpy())
+    model = network(dtype=torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    for step in (0, 150, 300, 450, 600):
+        both = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
+        torch.save(both, folder / f"step_{step}.pt")
+        train(model, optimizer, x, y, 150)
+    return folder
+
+
+def test_checkpoints_tell_the_same(checkpoints):
+    from saddlewalk.watch.checkpoints import watch_checkpoints
+
+    with np.load(checkpoints / "data.npz") as kept:
+        x, y = kept["X"], kept["Y"]
+    files = sorted(checkpoints.glob("step_*.pt"))
+    record = watch_checkpoints(files, x, y, activation="linear")
+    assert [look.step for look in record.looks] == [0, 150, 300, 450, 600]
+    assert record.forecasts
+    assert all(abs(one.error) < 0.1 for one in record.outcomes if math.isfinite(one.happened))
+
+
+def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):
+    files = [str(checkpoints / f"step_{k}.pt") for k in (150, 300)]
+    copy_of = tmp_path / "step_200.pt"
+    copy_of.write_bytes((checkpoints / "step_150.pt").read_bytes())
+    result = run(
+        "watch",
+        *files,
+        str(copy_of),
+        "--data",
+        str(checkpoints / "data.npz"),
+        "--activation",
+        "linear",
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "holds the weights of the one before" in result.stderr
+    assert [look["step"] for look in json.loads(result.stdout)["looks"]] == [150, 300]
+    assert (tmp_path / "out" / "figure.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    ("extra", "words"),
+    [
+        ([], "say with which activation"),
+        (["--activation", "linear", "--optimizer", "lion", "--rate", "1"], "Unknown optimizer"),
+        (["--activation", "linear", "--optimizer", "adam"], "--rate"),
+        (["--activation", "linear", "--loss", "cross-entropy"], "Labels|labels|one-hot"),
+    ],
+)
+def test_the_command_refuses_with_a_sentence(checkpoints, run, extra, words):
+    result = run(
+        "watch", str(checkpoints / "step_150.pt"), "--data", str(checkpoints / "data.npz"), *extra
+    )
+    assert result.exit_code == 2
+    import re
+
+    assert re.search(words, result.stderr), result.stderr
