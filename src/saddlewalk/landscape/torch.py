@@ -45,7 +45,7 @@ class ModuleLandscape(AbstractLandscape):
 
     def __init__(
         self,
-        module: nn.Module,
+        module: Any,
         data: Any,
         loss: Any,
         *,
@@ -260,7 +260,7 @@ class ModuleLandscape(AbstractLandscape):
 
     def answer(
         self, weights: dict[str, torch.Tensor], samples: slice | None = None
-    ) -> torch.Tensor:
+    ) -> Any:
         """What the module answers with other weights; call it while `probing`.
 
         Parameters
@@ -455,7 +455,7 @@ class ModuleLandscape(AbstractLandscape):
             ) from error
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
+def unwrapped(module: Any) -> nn.Module:
     """The module itself, where it is compiled (`torch.compile`) or wrapped to run in parallel.
 
     Parameters
