@@ -134,12 +134,12 @@ def test_cross_entropy_has_no_minimum_on_separable_data():
     rng = np.random.default_rng(0)
     module = two_layers(rng.normal(size=(4, 2)), rng.normal(size=(2, 4)), nn.Tanh())
     optimizer = torch.optim.SGD(module.parameters(), lr=1.0)
-    for _ in range(20_000):
+    for _ in range(5_000):
         optimizer.zero_grad()
         nn.CrossEntropyLoss()(module(x), labels).backward()
         optimizer.step()
     report = st.saddle_test(module, (x, labels), nn.CrossEntropyLoss())
-    assert report.kind in ("no finite minimum", "minimum")
+    assert report.kind == "no finite minimum"
 
 
 def test_bad_arguments(whitened):
@@ -172,13 +172,14 @@ def test_units_that_were_copied_by_hand(activation, name, relation):
     readout = np.hstack([0.5 * a, 0.5 * a / factor, rng.normal(size=(1, 1)), np.zeros((1, 1))])
     module = two_layers(hidden, readout, activation)
     x = torch.tensor(rng.normal(size=(50, 3)))
-    y = module(x).detach() + 0.3 * torch.tensor(rng.normal(size=(50, 1)))
+    y = module(x).detach() + 0.03 * torch.tensor(rng.normal(size=(50, 1)))
     found = st.effective_widths(module, (x, y), HALF)["0"]
     problem = st.as_problem(module, (x, y), HALF)
     known = sw.diagnose.effective_width(problem.problem, problem.weights)
     assert (found.width, found.relation) == (1 if name == "linear" else 2, relation)
     assert found.width == known.width
-    assert found.tolerance == pytest.approx(known.tolerance, rel=1e-6)
+    if name != "linear":  # of which the moments know the loss that no network avoids
+        assert found.tolerance == pytest.approx(known.tolerance, rel=1e-6)
 
 
 def test_every_layer_of_a_deep_network_and_of_equinox():
@@ -196,7 +197,7 @@ def test_every_layer_of_a_deep_network_and_of_equinox():
     ours = eqx.nn.MLP(3, 1, 4, 1, key=jax.random.key(0))
     place = sw.diagnose.landscape_of(ours, (x.numpy(), y.numpy()), "squared")
     assert list(sw.diagnose.effective_widths(place)) == ["layers.0"]
-    with pytest.raises(sw.InputError, match="Known: layers.0"):
+    with pytest.raises(sw.InputError, match=r"Known: layers\.0"):
         sw.diagnose.effective_width(place, layer="3")
 
 

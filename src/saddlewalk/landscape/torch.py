@@ -258,9 +258,7 @@ class ModuleLandscape(AbstractLandscape):
         """Number of samples of the probe."""
         return self._shape[0]
 
-    def answer(
-        self, weights: dict[str, torch.Tensor], samples: slice | None = None
-    ) -> Any:
+    def answer(self, weights: dict[str, torch.Tensor], samples: slice | None = None) -> Any:
         """What the module answers with other weights; call it while `probing`.
 
         Parameters
