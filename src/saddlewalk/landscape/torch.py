@@ -95,7 +95,10 @@ class ModuleLandscape(AbstractLandscape):
         if isinstance(state, nn.Module):
             found: dict[str, Any] = dict(unwrapped(state).named_parameters())
         else:
-            found = {_plain_key(key): value for key, value in state.items()}
+            found = {
+                key if key in self._trained else _plain_key(key): value
+                for key, value in state.items()
+            }
         missing = [name for name in self._trained if name not in found]
         if missing:
             raise InputError(
@@ -275,9 +278,11 @@ class ModuleLandscape(AbstractLandscape):
         """While the module is looked at: what it is afterwards is what it was before."""
         modes = [] if self.training else [p for p in self.module.modules() if p.training]
         fast = torch.backends.mha.get_fastpath_enabled()
-        cuda = [self.device] if self.device.type == "cuda" else []
+        cuda: list[Any] = [self.device] if self.device.type == "cuda" else []
         with ExitStack() as stack:
-            stack.enter_context(torch.random.fork_rng(cuda))
+            # a seed is set on all devices
+            all_ = range(torch.cuda.device_count()) if self.training else cuda
+            stack.enter_context(torch.random.fork_rng(list(all_)))
             stack.enter_context(torch.enable_grad())
             stack.enter_context(torch.autocast(self.device.type, enabled=False))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
