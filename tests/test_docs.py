@@ -22,6 +22,7 @@ SAYS = {
     "docs/regimes.md": "downstream",
     "docs/features.md": "residual",
     "docs/howto/pipeline.md": "[0 3]",
+    "docs/howto/torch.md": "strict saddle",
 }
 """Words that the blocks of a page must print."""
 NOT_OURS = ("pip install", "make ", "source ")

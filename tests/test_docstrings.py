@@ -25,6 +25,7 @@ ROOMS = (
     "figures",
     "flow",
     "interrupts",
+    "landscape",
     "ode",
     "precision",
     "problem",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from saddlewalk import diagnose as diagnose
     from saddlewalk import features as features
     from saddlewalk import figures as figures
+    from saddlewalk import landscape as landscape
     from saddlewalk import settings as settings
     from saddlewalk import sweep as sweep
     from saddlewalk import tasks as tasks
@@ -56,7 +57,17 @@ _HOME = {
     "train_many": "flow",
 }
 _PARTS = (
-    *("balance", "curves", "diagnose", "features", "figures", "settings", "sweep", "tasks"),
+    *(
+        "balance",
+        "curves",
+        "diagnose",
+        "features",
+        "figures",
+        "landscape",
+        "settings",
+        "sweep",
+        "tasks",
+    ),
     *("theory", "units"),
 )
 

@@ -12,7 +12,7 @@ class PointKind(Word):
     )
     DEGENERATE_SADDLE = (
         "degenerate saddle",
-        "degenerate saddle: no curvature leads out, but a new unit does, slowly",
+        "degenerate saddle: no curvature leads out, but growth of a higher power (a new unit) does, slowly",
     )
     MINIMUM = "minimum", "minimum: nothing nearby, and no new unit, lowers the loss"
     NO_MINIMUM = (

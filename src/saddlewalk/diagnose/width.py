@@ -31,8 +31,8 @@ from saddlewalk.diagnose.moments import spread
 from saddlewalk.diagnose.patience import go_on
 from saddlewalk.errors import InputError
 from saddlewalk.landscape import AbstractLandscape
-from saddlewalk.landscape.where import Anywhere
 from saddlewalk.landscape.hidden import hidden_layers
+from saddlewalk.landscape.where import Anywhere
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled, network_at
 from saddlewalk.problem.where import run_of

@@ -9,6 +9,7 @@ weights. In any case the answers of units and module are compared on the data be
 import copy
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -42,7 +43,7 @@ from saddlewalk.landscape.recognized import (
 from saddlewalk.landscape.torch import ModuleLandscape, as_numpy, unwrapped
 from saddlewalk.precision import float64
 from saddlewalk.problem import Problem, compiled
-from saddlewalk.units import AbstractUnits
+from saddlewalk.units import AbstractUnits, PooledConvolution
 from saddlewalk.units import Convolution as KernelUnits
 
 _SAME = 1e-6
@@ -125,12 +126,18 @@ def _match(module: nn.Module, shape: tuple[int, ...], data: Data, arrays: Any) -
         more["notes"] = (BIAS_HELD,) if found.last.bias.name in trained else ()
     sigma = activations.scaled(found.activation, inner, middle * after)
     if isinstance(found.first, Convolution):
-        return kernels(data, arrays, shape, found, bias, sigma, more)
+        return _kernels(data, arrays, shape, found, bias, sigma, more)
     places = {
         "w": _rows(found.first.weight),
         **({} if bias is None else {"b": as_it_is(bias.name)}),
         "a": _columns(found.last.weight),
     }
+    reads = places["w"].to_units(arrays[found.first.weight.name]).shape[1]
+    if reads != data.x.shape[1]:
+        raise InputError(
+            f"'{found.first.label}' reads {reads} numbers of inputs of shape {shape}: a sum of units reads "
+            "all of a sample."
+        )
     return dense_problem(data, arrays, places, sigma, **more)
 
 
@@ -159,8 +166,8 @@ def _pattern(steps: tuple[Step, ...]) -> _Pattern:
             case _:
                 raise InputError(
                     f"'{step.label}' ({type(step).__name__.lower()}) does not fit: a sum of units is a "
-                    "linear map or a convolution, an activation, and a linear map, once each. Networks with more "
-                    "layers are looked at as they are, without `as_problem`."
+                    "linear map or a convolution, an activation, and a linear map, once each. Networks with "
+                    "more layers are looked at as they are, without `as_problem`."
                 )
     if first is None or last is None:
         raise InputError(
@@ -169,7 +176,7 @@ def _pattern(steps: tuple[Step, ...]) -> _Pattern:
     return _Pattern(first, sigma or "linear", tuple(pooling), last, tuple(factors))
 
 
-def kernels(
+def _kernels(
     data: Data,
     arrays: Any,
     shape: tuple[int, ...],
@@ -179,31 +186,69 @@ def kernels(
     more: dict[str, Any],
 ) -> RecognizedProblem:
     """A convolution as kernels that read patches."""
-    module = found.first.module
-    plain = (
-        isinstance(module, nn.Conv1d)
-        and module.in_channels == 1
-        and module.padding == (0,)
-        and module.dilation == (1,)
-        and not found.pooling
-        and bias is None
-    )
-    if not plain:
+    first = found.first
+    assert isinstance(first, Convolution)
+    module, width = first.module, first.module.out_channels
+    if module.groups != 1 or set(module.dilation) != {1} or module.padding_mode != "zeros":
         raise InputError(
-            f"'{found.first.label}' is no convolution of one channel in one dimension without padding, bias "
-            "and pooling."
+            f"'{first.label}' has groups, dilation or a padding other than zeros: no kernels that are known."
         )
-    width, kernel = module.out_channels, module.kernel_size[0]
+    if isinstance(module.padding, str) or len(shape) != 1 + len(module.kernel_size):
+        raise InputError(
+            f"'{first.label}' with padding {module.padding!r} reads inputs of shape {shape}: give the "
+            "padding as numbers, and inputs as (samples, channels, ...)."
+        )
+    units: AbstractUnits
+    units = kernels = PooledConvolution(
+        width,
+        shape,
+        tuple(module.kernel_size),
+        stride=tuple(module.stride),
+        padding=tuple(module.padding),
+        activation=sigma,
+        bias=bias is not None,
+    )
+    if found.pooling:
+        units = replace(kernels, pool=_pool(found.pooling, kernels.places))
+    elif len(shape) == 2 and shape[0] == 1 and not any(module.padding) and bias is None:
+        units = KernelUnits(width, module.kernel_size[0], module.stride[0], sigma)
+    kernel = arrays[first.weight.name].shape
+    inner = kernel[2:] if isinstance(units, KernelUnits) else kernel[1:]
     places = {
-        "u": Place(
-            found.first.weight.name,
-            lambda array: array.reshape(width, kernel),
-            lambda part: part.reshape(width, 1, kernel),
-        ),
+        "u": _reshaped(first.weight.name, kernel, (width, *inner)),
+        **({} if bias is None else {"b": as_it_is(bias.name)}),
         "v": _by_place(found.last.weight, width),
     }
-    units = KernelUnits(width, kernel, module.stride[0], sigma)
     return recognized(data, units, arrays, places, **more)
+
+
+def _pool(pooling: tuple[Pooling, ...], places: tuple[int, ...]) -> tuple[int, ...]:
+    """How many places are averaged, in each dimension."""
+    if len(pooling) > 1:
+        raise InputError(
+            f"'{pooling[1].label}' pools what is pooled already: one average is known."
+        )
+    module = pooling[0].module
+    if module is None:  # a mean over all places
+        return places
+    many = len(places)
+    if isinstance(module, nn.AdaptiveAvgPool1d | nn.AdaptiveAvgPool2d):
+        sizes = _each(module.output_size, many)
+        if any(n % size for n, size in zip(places, sizes, strict=True)):
+            raise InputError(
+                f"'{pooling[0].label}' divides {places} places into {sizes} unequal parts: those overlap."
+            )
+        return tuple(n // size for n, size in zip(places, sizes, strict=True))
+    sizes, strides = _each(module.kernel_size, many), _each(module.stride, many)
+    if sizes != strides or any(_each(module.padding, many)) or module.ceil_mode:
+        raise InputError(
+            f"'{pooling[0].label}' has averages that overlap or are padded: none are known."
+        )
+    return sizes
+
+
+def _each(value: Any, many: int) -> tuple[int, ...]:
+    return tuple(value) if isinstance(value, tuple | list) else (value,) * many
 
 
 def _by_place(weight: Constant, width: int) -> Place:

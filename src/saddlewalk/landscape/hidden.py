@@ -71,6 +71,11 @@ class HiddenLayer:
     parity: int
     """1 if the units are even in the incoming weights, -1 if they are odd, 0 if neither."""
 
+    @property
+    def kinked(self) -> bool:
+        """Whether units are homogeneous of degree 1 and not linear: they have a kink at zero."""
+        return self.degree == 1 and Relation.DEPENDENT not in self.relations
+
     def take(self, w: Any) -> Layer:
         """The units, each with its weights in and out.
 

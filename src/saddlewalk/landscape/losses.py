@@ -121,7 +121,7 @@ def _alike(one: np.ndarray, other: np.ndarray) -> bool:
         abs((a - b) - (c - d))
         for (a, c), (b, d) in itertools.combinations(zip(one, other, strict=True), 2)
     ]
-    return max(apart) <= _SAME * np.ptp(one) and np.allclose(one, other, rtol=_SAME)
+    return bool(max(apart) <= _SAME * np.ptp(one) and np.allclose(one, other, rtol=_SAME))
 
 
 def _squared(f: np.ndarray, y: np.ndarray) -> float:

@@ -45,7 +45,7 @@ class ModuleLandscape(AbstractLandscape):
 
     def __init__(
         self,
-        module: nn.Module,
+        module: Any,
         data: Any,
         loss: Any,
         *,
@@ -96,7 +96,10 @@ class ModuleLandscape(AbstractLandscape):
         if isinstance(state, nn.Module):
             found: dict[str, Any] = dict(unwrapped(state).named_parameters())
         else:
-            found = {_plain_key(key): value for key, value in state.items()}
+            found = {
+                key if key in self._trained else _plain_key(key): value
+                for key, value in state.items()
+            }
         missing = [name for name in self._trained if name not in found]
         if missing:
             raise InputError(
@@ -259,9 +262,7 @@ class ModuleLandscape(AbstractLandscape):
         """Number of samples of the probe."""
         return self._shape[0]
 
-    def answer(
-        self, weights: dict[str, torch.Tensor], samples: slice | None = None
-    ) -> torch.Tensor:
+    def answer(self, weights: dict[str, torch.Tensor], samples: slice | None = None) -> Any:
         """What the module answers with other weights; call it while `probing`.
 
         Parameters
@@ -284,9 +285,11 @@ class ModuleLandscape(AbstractLandscape):
             return
         modes = [] if self.training else [p for p in self.module.modules() if p.training]
         fast = torch.backends.mha.get_fastpath_enabled()
-        cuda = [self.device] if self.device.type == "cuda" else []
+        cuda: list[Any] = [self.device] if self.device.type == "cuda" else []
         with ExitStack() as stack:
-            stack.enter_context(torch.random.fork_rng(cuda))
+            # a seed is set on all devices
+            all_ = range(torch.cuda.device_count()) if self.training else cuda
+            stack.enter_context(torch.random.fork_rng(list(all_)))
             stack.enter_context(torch.enable_grad())
             stack.enter_context(torch.autocast(self.device.type, enabled=False))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
@@ -464,7 +467,7 @@ class ModuleLandscape(AbstractLandscape):
             ) from error
 
 
-def unwrapped(module: nn.Module) -> nn.Module:
+def unwrapped(module: Any) -> nn.Module:
     """The module itself, where it is compiled (`torch.compile`) or wrapped to run in parallel.
 
     Parameters

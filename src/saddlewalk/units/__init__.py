@@ -11,6 +11,7 @@ from saddlewalk.units.dense import Dense as Dense
 from saddlewalk.units.diagonal import Diagonal as Diagonal
 from saddlewalk.units.incoming import find_incoming_degree as find_incoming_degree
 from saddlewalk.units.kinks import is_smooth as is_smooth
+from saddlewalk.units.pooled_convolution import PooledConvolution as PooledConvolution
 from saddlewalk.units.quadratic_pair import QuadraticPair as QuadraticPair
 from saddlewalk.units.relations import Relation as Relation
 from saddlewalk.units.relations import find_relations as find_relations

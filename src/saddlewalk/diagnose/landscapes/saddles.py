@@ -131,6 +131,8 @@ def _curved(here: _Here, few: int) -> _Curved:
 
 
 def _kind(here: _Here, curved: _Curved) -> PointKind:
+    if here.loss <= _LEFT * here.everything:  # all is learned
+        return _kind_at_rest(here)
     unit = max(curved.largest, float(np.abs(curved.smallest).max()), 1e-300)
     rate = -float(curved.smallest[0])
     negative = rate > max(_NEGATIVE, 100 * here.landscape.rounding) * unit
@@ -191,18 +193,19 @@ def _spectral_measure(
 
 def _curvature_stays(here: _Here, curved: _Curved) -> bool:
     """Whether the negative curvature is that of the saddle, and not of the way that was already made."""
-    way = curved.vectors[:, 0]
     before = float(curved.smallest[0])
+    smaller = _with_spare_units_halved(here)
+    if smaller is not None:
+        product = here.landscape.hessian_at(smaller)
+        if float(spectrum(product, len(smaller), 1)[1][0]) > _STAYS * before:
+            return False
+        if any(layer.kinked for layer in hidden_layers(here.landscape)):
+            return True  # a step back would move kinks, and so the curvature
+    way = curved.vectors[:, 0]
     growing = curved.smallest < -_NEGATIVE * max(curved.largest, abs(before))
     vectors, values = curved.vectors[:, growing], curved.smallest[growing]
     back = here.w - 0.5 * vectors @ ((vectors.T @ here.gradient) / values)
-    if float(way @ here.landscape.hessian_at(back)(way)) > _STAYS * before:
-        return False
-    smaller = _with_spare_units_halved(here)
-    if smaller is None:
-        return True
-    product = here.landscape.hessian_at(smaller)
-    return float(spectrum(product, len(smaller), 1)[1][0]) <= _STAYS * before
+    return float(way @ here.landscape.hessian_at(back)(way)) <= _STAYS * before
 
 
 def _with_spare_units_halved(here: _Here) -> np.ndarray | None:
@@ -229,6 +232,10 @@ def _kind_by_descent(here: _Here, curved: _Curved) -> PointKind:
         return PointKind.NO_MINIMUM if slow and _falls_for_ever(here) else PointKind.NOT_FIXED
     if _fallen(here, _beside(here)) > counts:
         return PointKind.DEGENERATE_SADDLE
+    return _kind_at_rest(here)
+
+
+def _kind_at_rest(here: _Here) -> PointKind:
     return PointKind.NO_MINIMUM if _falls_for_ever(here) else PointKind.MINIMUM
 
 
