@@ -51,6 +51,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/forecasts.py
+	$(BIN)/python benchmarks/watch.py
 	$(BIN)/python benchmarks/saddles.py
 	$(BIN)/python benchmarks/regimes.py
 	$(BIN)/python benchmarks/sweeps.py
@@ -68,7 +69,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run constraints.txt
-	$(BIN)/python -m pip install --quiet --editable '.[test,lightning,cluster]' --constraint constraints.txt
+	$(BIN)/python -m pip install --quiet --editable '.[test,lightning,huggingface,cluster]' --constraint constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.test

@@ -330,6 +330,7 @@ def control(kind, optimizer, seed, ordinary):
     run = Run(kind, optimizer, seed, ordinary)
     parts = (0.02, 0.05, 0.1, 0.2, 0.4, 0.7) if ordinary else (0.97, 0.985, 0.999)
     moments = {int(part * run.steps) for part in parts}
+    run.steps *= 1 if ordinary else 2  # whether anything comes after the end
     steps, losses, _, looks, _ = run.train(look_at=moments)
     coming = plateaus(steps, losses)
     rows = []

@@ -17,7 +17,7 @@ from saddlewalk.show import draw
 from saddlewalk.store import AbstractResult
 
 SKELETON = Path(__file__).parent.parent / "docs" / "howto" / "skeletons" / "diagnostic.py"
-NOT_HERE = ("torch", "lightning", "distributed")
+NOT_HERE = ("torch", "lightning", "distributed", "transformers")
 """Packages that need not be installed."""
 
 
@@ -66,11 +66,25 @@ def examples():
         sw.diagnose.conserved_drift(sw.train(task, sw.units.Dense(1, "relu"), 0.1, max_time=1.0)),
         features,
         history,
+        watched(x, task),
         made,
         Scorecard({"agf-3": record}),
     ]
     skeleton = runpy.run_path(str(SKELETON))["unit_inequality"](path)
     return {one.result_kind: one for one in [*results, skeleton]}
+
+
+def watched(x, task):
+    """What a watch saw of a descent."""
+    answer = lambda p, one: p["v"] @ np.tanh(1.0) * (p["u"] @ one)  # noqa: E731
+    start = {"u": np.full((2, 2), 1e-2), "v": np.full((1, 2), 1e-2)}
+    watch = sw.watch.Watch(
+        answer, start, "squared", probe=(x, task.y), optimizer=sw.watch.Sgd(0.1), budget=1e-9
+    )
+    for loss in (0.5, 0.4, 0.3):
+        watch.step(loss, start)
+    watch.look()
+    return watch.record
 
 
 KINDS = [*every_result(), "inequality"]

@@ -23,6 +23,7 @@ SAYS = {
     "docs/features.md": "residual",
     "docs/howto/pipeline.md": "[0 3]",
     "docs/howto/torch.md": "strict saddle",
+    "docs/watch.md": "next drop at step",
 }
 """Words that the blocks of a page must print."""
 NOT_OURS = ("pip install", "make ", "source ")
@@ -69,6 +70,9 @@ def test_blocks_run(name, desk, capsys):
     page = ROOT / name
     if "net.pt" in page.read_text():
         keep_network("net.pt")
+    if "step_100.pt" in page.read_text():
+        keep_network("step_100.pt")
+        keep_network("step_200.pt")
     for k, content in enumerate(blocks(page, "toml")):
         if "measure" in content:
             file = re.search(r"# (\S+\.toml)", content)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from saddlewalk import tasks as tasks
     from saddlewalk import theory as theory
     from saddlewalk import units as units
+    from saddlewalk import watch as watch
     from saddlewalk.agreement import Agreement as Agreement
     from saddlewalk.agreement import compare as compare
     from saddlewalk.errors import InputError as InputError
@@ -68,7 +69,7 @@ _PARTS = (
         "sweep",
         "tasks",
     ),
-    *("theory", "units"),
+    *("theory", "units", "watch"),
 )
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])

@@ -14,10 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from saddlewalk.diagnose.kinds import PointKind
+from saddlewalk.diagnose.landscapes.saddles import saddle_report
 from saddlewalk.diagnose.landscapes.width import widths_of
+from saddlewalk.diagnose.patience import patience
 from saddlewalk.errors import InputError
 from saddlewalk.landscape import AbstractLandscape
 from saddlewalk.show import text
+from saddlewalk.show.progress import Progress
 from saddlewalk.watch.ahead import Blocks, train_ahead
 from saddlewalk.watch.budget import Budget
 from saddlewalk.watch.forecast import Forecast, interval, reason_of, spread
@@ -37,6 +41,8 @@ _SOON = 500
 """Steps that are looked ahead at least."""
 _MANY_UNITS = 512
 """Units whose lengths are kept."""
+_TEST_PRICE, _PATIENCE = 600, 30.0
+"""Gradients that a saddle test is thought to cost, and seconds that it may take."""
 _OTHER = 0.6
 """A loss that is less than this part of another one is not the same."""
 _WIDE_ENOUGH, _WIDTH_PRICE = 0.5, 500
@@ -233,11 +239,14 @@ class AbstractWatch(abc.ABC):
         if rule is None:
             return self._short(weights, State.UNKNOWN, start, loss, norm)
         outlook, used = self._outlook(weights, rule, most, start + seconds)
+        state = outlook.state
+        if state is State.NO_DROP and self._is_minimum(weights, start + seconds):
+            state = State.MINIMUM
         return Look(
             step=self.steps,
             loss=loss,
             gradient_norm=norm,
-            state=outlook.state,
+            state=state,
             seen=outlook.seen,
             widths=self._widths_at(weights),
             forecast=self._told(outlook, rule),
@@ -263,6 +272,14 @@ class AbstractWatch(abc.ABC):
         self.budget.learn(ahead.evaluations, search.done or ahead.evaluations < most)
         standing = self._standing(float(ahead.loss[search.reference]))
         return read(ahead, rule, search, self._losses.curve(), standing), ahead.evaluations
+
+    def _is_minimum(self, weights: Vector, until: float) -> bool:
+        """Whether the saddle test says so, where there is time for it."""
+        left = until - time.perf_counter()
+        if left < _TEST_PRICE * self.budget.gradient:
+            return False
+        with Progress("saddle test", False) as bar, patience(min(left, _PATIENCE), bar):
+            return saddle_report(self.landscape, weights).kind is PointKind.MINIMUM
 
     def _standing(self, level: float) -> float:
         """The level of the plateau by the last look, if its drop is still to come."""
@@ -349,7 +366,9 @@ class AbstractWatch(abc.ABC):
 
     def _sentence(self, look: Look) -> str:
         level = look.loss if look.forecast is None else look.forecast.before
-        widths = ", ".join(f"{width} of {name}" for name, width in look.widths.items())
+        widths = ", ".join(
+            f"{width} in {f'layer {name}' if name.isdigit() else name}" for name, width in look.widths.items()
+        )
         since = self._losses.still_since(level, max(0.05 * abs(level), 1e-12))
         about = [f"loss {text.number(look.loss, 3)}"] + ([f"units in use: {widths}"] if widths else [])
         if look.forecast is None:

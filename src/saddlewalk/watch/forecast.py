@@ -26,10 +26,9 @@ class Reason(Word):
         "trained ahead, adaptive",
         "the optimizer's own recursion from its present state on the probe, many steps at once",
     )
-    EXACT = "alternating gradient flows", "the prediction for a sum of units from the present weights"
 
 
-SPREAD = {Reason.EXACT: 0.06, Reason.FLOW: 0.06, Reason.ADAPTIVE: 0.20}
+SPREAD = {Reason.FLOW: 0.06, Reason.ADAPTIVE: 0.20}
 """Standard deviation of the logarithm of (true / forecast) time left, measured by `benchmarks/watch.py`."""
 
 

@@ -30,7 +30,7 @@ _FLOOR = 0.5
 _TOP, _STAYS = 0.1, 0.25
 """On a plateau the first tenth of the drop takes a quarter of the time to its middle, or more: the fall becomes
 faster. A loss that falls evenly takes a fifth, one that falls slower and slower less."""
-_LASTS = 0.1
+_LASTS = 0.05
 """A plateau lasts this part of the whole time at least: what is shorter is a bend."""
 _DOUBLED = 2.0
 _POINTS = 60
