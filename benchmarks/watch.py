@@ -1,13 +1,14 @@
 """Forecasts of the watch on PyTorch trainings of many kinds, beside what others would say; and on controls.
 
-Every training runs twice from the same seed: once alone, to know its plateaus, and once under a watch that looks
-at 30, 50 and 70% of each of them, and at the same parts of runs in which nothing is to come (ordinary starts;
-networks that have converged). Both must give the same losses to the last digit. Writes benchmarks/watch.json and
-benchmarks/watch.md. `python benchmarks/watch.py linear relu` runs the kinds whose name holds one of these words, and
-keeps the others; `--seeds 5` sets how many starts.
+Every training runs twice from the same seed: once alone, to know its plateaus, and once under a watch
+that looks at 30, 50 and 70% of each of them, and at the same parts of runs in which nothing is to come
+(ordinary starts; networks that have converged). Both must give the same losses to the last digit. Writes
+benchmarks/watch.json and benchmarks/watch.md. `python benchmarks/watch.py linear relu` runs the kinds
+whose name holds one of these words, and keeps the others; `--seeds 5` sets how many starts.
 """
 
 import argparse
+import itertools
 import json
 import math
 import time
@@ -67,7 +68,7 @@ class Transformer(nn.Module):
 def chain(sizes, activation, scale):
     """Linear layers with an activation between; `scale` is None for PyTorch's own start."""
     parts = []
-    for k, (a, b) in enumerate(zip(sizes, sizes[1:], strict=False)):
+    for k, (a, b) in enumerate(itertools.pairwise(sizes)):
         layer = nn.Linear(a, b, bias=False)
         shrink(layer, scale, a)
         parts += [layer] if k == len(sizes) - 2 else [layer, activation()]
@@ -167,7 +168,13 @@ KINDS = {
         2e-3,
         10_000,
     ),
-    "deep linear 3": (lambda s: chain([8, 10, 10, 4], nn.Identity, s), linear_map, 0.2, 3e-3, 16_000),
+    "deep linear 3": (
+        lambda s: chain([8, 10, 10, 4], nn.Identity, s),
+        linear_map,
+        0.2,
+        3e-3,
+        16_000,
+    ),
     "deep linear 4": (
         lambda s: chain([8, 10, 10, 10, 4], nn.Identity, s),
         linear_map,
@@ -216,7 +223,12 @@ class Run:
         watch = None
         if look_at or budget:
             watch = Watch(
-                model, MSE, probe=(self.x, self.y), optimizer=optimizer, budget=budget or 1e-9, widths=False
+                model,
+                MSE,
+                probe=(self.x, self.y),
+                optimizer=optimizer,
+                budget=budget or 1e-9,
+                widths=False,
             )
         at, losses, norms, looks = [], [], [], {}
         for step in range(self.steps):
@@ -296,7 +308,7 @@ def measure(kind, optimizer, seed):
             now = round(begin + part * (middle - begin))
             if now > 10:
                 wanted[now] = (number, part, begin, middle, before, after)
-    same, again, _, looks, _ = run.train(look_at=set(wanted))
+    _same, again, _, looks, _ = run.train(look_at=set(wanted))
     assert np.array_equal(losses, again), "the watch changed the training"
     rows = []
     for now, (number, part, begin, middle, before, after) in wanted.items():
@@ -317,7 +329,12 @@ def measure(kind, optimizer, seed):
                 "high": None if told is None else told.high - now,
                 "seconds": taken,
                 "evaluations": look.evaluations,
-                "levels": [before, after, None if told is None else told.before, None if told is None else told.after],
+                "levels": [
+                    before,
+                    after,
+                    None if told is None else told.before,
+                    None if told is None else told.after,
+                ],
                 "seconds_trained": seconds * now / run.steps,
                 **peers(steps, losses, norms, now, begin, 0.5 * (before + after), run.rate),
             }
@@ -357,7 +374,12 @@ def overhead(kind="relu", optimizer="sgd"):
     run = Run(kind, optimizer, 0)
     run.steps *= 3
     *_, watch = run.train(budget=0.05)
-    return {"kind": kind, "optimizer": optimizer, "share": watch.budget.share, "looks": len(watch.looks)}
+    return {
+        "kind": kind,
+        "optimizer": optimizer,
+        "share": watch.budget.share,
+        "looks": len(watch.looks),
+    }
 
 
 def median(values):
@@ -385,16 +407,19 @@ def area(drops, controls):
 
 HEAD = """# The watch: forecasts of the next drop
 
-Made by `benchmarks/watch.py`: PyTorch trainings in single precision from small starts, looked at by a watch at 30,
-50 and 70% of every plateau (a drop of a tenth of the loss at least, a plateau of a tenth of its time at least). The
-numbers are medians of the error of the time left, relative; a look that makes no forecast counts as an infinite
-error. Descent is on all data (gd), on batches of 32 of {samples} samples (sgd), with momentum 0.9 (momentum), and Adam.
-Beside it what others would say at the same moments: the loss extrapolated along a line, and the law of the gradient
-norm with the degree that fits best, both on the second half of what was seen of the plateau.
+Made by `benchmarks/watch.py`: PyTorch trainings in single precision from small starts, looked at by a
+watch at 30, 50 and 70% of every plateau (a drop of a tenth of the loss at least, a plateau of a tenth of
+its time at least). The numbers are medians of the error of the time left, relative; a look that makes no
+forecast counts as an infinite error. Descent is on all data (gd), on batches of 32 of {samples} samples
+(sgd), with momentum 0.9 (momentum), and Adam. Beside it what others would say at the same moments: the
+loss extrapolated along a line, and the law of the gradient norm with the degree that fits best, both on
+the second half of what was seen of the plateau.
 
-| training | optimizer | looks | 30% | 50% | 70% | first | later | no forecast | in its interval | loss extrapolated | gradient norm | gradients a look |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
+COLUMNS = (
+    *("training", "optimizer", "looks", "30%", "50%", "70%", "first", "later", "no forecast"),
+    *("in its interval", "loss extrapolated", "gradient norm", "gradients a look"),
+)
 
 
 def table(rows):
@@ -405,12 +430,17 @@ def table(rows):
             if not some:
                 continue
             told = [r for r in some if r["forecast"] is not None]
-            cells = [f"{100 * median([error(r) for r in some if r['part'] == f]):.3g}%" for f in FRACTIONS]
+            cells = [
+                f"{100 * median([error(r) for r in some if r['part'] == f]):.3g}%"
+                for f in FRACTIONS
+            ]
             cells += [
                 f"{100 * median([error(r) for r in some if (r['plateau'] == 0) == first]):.3g}%"
                 for first in (True, False)
             ]
-            inside = np.mean([r["low"] <= r["left"] <= r["high"] for r in told]) if told else math.nan
+            inside = (
+                np.mean([r["low"] <= r["left"] <= r["high"] for r in told]) if told else math.nan
+            )
             lines.append(
                 f"| {kind} | {optimizer} | {len(some)} | {' | '.join(cells)} | {len(some) - len(told)} | "
                 f"{100 * inside:.0f}% | {100 * median([error(r, 'extrapolated') for r in some]):.3g}% | "
@@ -425,18 +455,26 @@ def page(known):
     told = [r for r in rows if r["forecast"] is not None]
     inside = np.mean([r["low"] <= r["left"] <= r["high"] for r in told])
     alarms = [r for r in controls if r["forecast"] is not None]
-    two = [r for r in rows if r["kind"] in TWO_LAYERS and r["optimizer"] != "adam" and r["part"] == 0.5]
-    rest = [r for r in rows if (r["kind"] not in TWO_LAYERS or r["optimizer"] == "adam") and r["part"] == 0.5]
+    two = [
+        r for r in rows if r["kind"] in TWO_LAYERS and r["optimizer"] != "adam" and r["part"] == 0.5
+    ]
+    rest = [
+        r
+        for r in rows
+        if (r["kind"] not in TWO_LAYERS or r["optimizer"] == "adam") and r["part"] == 0.5
+    ]
+    shares = ", ".join(f"{100 * o['share']:.1f}% ({o['looks']} looks)" for o in known["overhead"])
     foot = f"""
-- Two layers, descent with or without momentum, at 50%: median error {100 * median(map(error, two)):.2g}%; deep networks,
-  convolution, attention, and Adam: {100 * median(map(error, rest)):.2g}%.
+- Two layers, descent with or without momentum, at 50%: median error {100 * median(map(error, two)):.2g}%;
+  deep networks, convolution, attention, and Adam: {100 * median(map(error, rest)):.2g}%.
 - Of {len(told)} intervals, meant to hold 80%, {100 * inside:.0f}% hold the truth.
-- {len(alarms)} false alarms in {len(controls)} looks at controls (ordinary starts, converged networks); area under the
-  curve for "a drop comes" {area(rows, controls):.3f}.
-- Overhead with a budget of 5%: {", ".join(f"{100 * o['share']:.1f}% ({o['looks']} looks)" for o in known["overhead"])}.
+- {len(alarms)} false alarms in {len(controls)} looks at controls (ordinary starts, converged networks); area
+  under the curve for "a drop comes" {area(rows, controls):.3f}.
+- Overhead with a budget of 5%: {shares}.
 - Losses of every training were the same to the last digit with and without the watch.
 """
-    return HEAD.format(samples=SAMPLES) + table(rows) + "\n" + foot
+    head = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
+    return HEAD.format(samples=SAMPLES) + head + table(rows) + "\n" + foot
 
 
 def main():

@@ -7,10 +7,8 @@ import sys
 
 import numpy as np
 import pytest
-from click.testing import CliRunner
 
 import saddlewalk as sw
-from saddlewalk.cli import main
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """The watch: what it follows ahead against true trainings, what it leaves alone, when it is silent."""
 
 import copy
+import itertools
 import json
 import math
 import warnings
@@ -43,7 +44,7 @@ def data(samples=64, seed=0, dtype=torch.float64):
 
 def network(scale=1e-3, seed=0, dtype=torch.float64, sizes=(4, 5, 2)):
     torch.manual_seed(seed)
-    layers = [nn.Linear(a, b, bias=False, dtype=dtype) for a, b in zip(sizes, sizes[1:], strict=False)]
+    layers = [nn.Linear(a, b, bias=False, dtype=dtype) for a, b in itertools.pairwise(sizes)]
     if scale is not None:
         with torch.no_grad():
             for layer in layers:
@@ -174,9 +175,7 @@ def test_adaptive_steps_ahead_are_those_of_pytorch(make, options):
     watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
     rule = watch.rule()
     assert isinstance(rule, Adaptive)
-    ahead = train_ahead(
-        watch.landscape, watch.weights(), rule, horizon=1, most=1000, elapsed=1
-    )
+    ahead = train_ahead(watch.landscape, watch.weights(), rule, horizon=1, most=1000, elapsed=1)
     before = watch.landscape.loss(watch.weights())
     train(model, optimizer, x, y, 1)
     assert ahead.loss[0] == pytest.approx(before, rel=1e-12)
@@ -414,7 +413,13 @@ def watched(tmp_path_factory):
     model = network()
     optimizer = torch.optim.SGD(model.parameters(), 5e-3)
     watch = Watch(
-        model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, page=page, title="two modes"
+        model,
+        nn.MSELoss(),
+        probe=(x, y),
+        optimizer=optimizer,
+        budget=1e-9,
+        page=page,
+        title="two modes",
     )
     train(model, optimizer, x, y, 1500, watch, looks=(150, 300, 900, 1400))
     return watch, page
@@ -512,7 +517,9 @@ def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
             logits[:, :-1].reshape(-1, 11), labels[:, 1:].reshape(-1)
         )
 
-    callback = trainer_watch(loss, probe=({"input_ids": tokens}, tokens), budget=100.0, widths=False)
+    callback = trainer_watch(
+        loss, probe=({"input_ids": tokens}, tokens), budget=100.0, widths=False
+    )
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path),
         max_steps=20,

@@ -18,6 +18,6 @@ from saddlewalk.features.torch import module_features as module_features
 from saddlewalk.landscape.as_problem import as_problem as as_problem
 from saddlewalk.landscape.recognized import RecognizedProblem as RecognizedProblem
 from saddlewalk.landscape.torch import ModuleLandscape as ModuleLandscape
-from saddlewalk.watch.torch import Watch as Watch
 from saddlewalk.watch.callbacks import lightning_watch as lightning_watch
 from saddlewalk.watch.callbacks import trainer_watch as trainer_watch
+from saddlewalk.watch.torch import Watch as Watch

@@ -18,7 +18,8 @@ from saddlewalk.settings.options import (
 )
 from saddlewalk.settings.run import Run
 
-_OWN_FLAGS = {"rate": "--rate", 
+_OWN_FLAGS = {
+    "rate": "--rate",
     "confirmed": "--yes",
     "out": "--out",
     "force": "--force",

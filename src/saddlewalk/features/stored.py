@@ -156,8 +156,8 @@ def load_checkpoint(
     Parameters
     ----------
     path : the file: what `load_stored` reads, or a dictionary with the network under 'model',
-        'model_state_dict' or 'state_dict', and the optimizer's state under 'optimizer', 'optimizer_state_dict' or
-        'optimizer_states'.
+        'model_state_dict' or 'state_dict', and the optimizer's state under 'optimizer',
+        'optimizer_state_dict' or 'optimizer_states'.
     """
     loaded = read_file(path)
     if not isinstance(loaded, dict) or _is_state(loaded):

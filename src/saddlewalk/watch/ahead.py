@@ -1,15 +1,16 @@
-r"""Training ahead of itself: what the loss of a network will do, at a small part of the price of its training.
+r"""Training ahead of itself: what the loss of a network will do, at a small part of the price of its
+training.
 
-A training on a plateau makes thousands of steps that hardly differ. Whatever the network is, its weights and a
-probe of the data are at hand, and the optimizer's own law: so it can be followed with steps as long as what
-grows allows, not as short as what has been learned demands.
+A training on a plateau makes thousands of steps that hardly differ. Whatever the network is, its weights
+and a probe of the data are at hand, and the optimizer's own law: so it can be followed with steps as
+long as what grows allows, not as short as what has been learned demands.
 
-- **Descent** follows gradient flow :math:`\dot w = -\nabla L` (`follow_flow`): stabilized steps, of which one with
-  s gradients reaches :math:`0.65 s^2/\lambda` where a step of descent reaches less than :math:`2/\lambda`; the
-  error is measured on each unit by itself, so that what is small and grows next is followed as well as what is
-  large. Finite steps and momentum delay what grows (`rules`).
-- **Adam and its kin** are followed by their own recursion, many steps at once (`follow_adaptive`), from the means
-  that the optimizer has. What minibatches add to the mean squares, :math:`v - g^2`, is kept.
+- **Descent** follows gradient flow :math:`\dot w = -\nabla L` (`follow_flow`): stabilized steps, of
+  which one with s gradients reaches :math:`0.65 s^2/\lambda` where a step of descent reaches less than
+  :math:`2/\lambda`; the error is measured on each unit by itself, so that what is small and grows next
+  is followed as well as what is large. Finite steps and momentum delay what grows (`rules`).
+- **Adam and its kin** are followed by their own recursion, many steps at once (`follow_adaptive`), from
+  the means that the optimizer has. What minibatches add to the mean squares, :math:`v - g^2`, is kept.
 """
 
 import math
@@ -106,9 +107,15 @@ class _Path:
         self.sizes.append(self.blocks.lengths(weights))
 
     def ahead(self, evaluations: int) -> Ahead:
-        kept = (self.steps, self.loss, self.slope, self.force, self.sizes)
-        columns = (np.asarray(column) for column in kept)
-        return Ahead(*columns, self.blocks.hidden, evaluations)
+        return Ahead(
+            steps=np.asarray(self.steps),
+            loss=np.asarray(self.loss),
+            slope=np.asarray(self.slope),
+            force=np.asarray(self.force),
+            sizes=np.asarray(self.sizes),
+            hidden=self.blocks.hidden,
+            evaluations=evaluations,
+        )
 
 
 class Blocks:
@@ -130,8 +137,8 @@ class Blocks:
         self.names = names
         self.count = count
         last = next((name for name, row in reversed(names) if row is not None), None)
-        rows = np.array([row is not None and name != last for name, row in names])
-        self.hidden = rows if rows.any() else np.ones(count, dtype=bool)
+        inner = np.array([row is not None and name != last for name, row in names])
+        self.hidden = inner if inner.any() else np.ones(count, dtype=bool)
 
     def lengths(self, vector: Vector) -> Float[np.ndarray, " unit"]:
         """Length of each unit's part of a vector.

@@ -46,8 +46,8 @@ _TEST_PRICE, _PATIENCE = 600, 30.0
 _OTHER = 0.6
 """A loss that is less than this part of another one is not the same."""
 _WIDE_ENOUGH, _WIDTH_PRICE = 0.5, 500
-"""Part of what is left of a look's budget that effective widths may take, and gradients that they are thought to
-cost before they were counted once."""
+"""Part of what is left of a look's budget that effective widths may take, and gradients that they are
+thought to cost before they were counted once."""
 
 
 class AbstractWatch(abc.ABC):
@@ -255,9 +255,7 @@ class AbstractWatch(abc.ABC):
             evaluations=used + 1,
         )
 
-    def _outlook(
-        self, weights: Vector, rule: Rule, most: int, until: float
-    ) -> tuple[Outlook, int]:
+    def _outlook(self, weights: Vector, rule: Rule, most: int, until: float) -> tuple[Outlook, int]:
         search, start = Search(self.steps, until), time.perf_counter()
         ahead = train_ahead(
             self.landscape,
@@ -340,12 +338,14 @@ class AbstractWatch(abc.ABC):
         if self._told_other or self.steps < 20 or not (reported > 0 and look.loss > 0):
             return
         # what is reported is of the recent past, between this look and the one before
-        between = sorted([look.loss, self.looks[-2].loss if len(self.looks) > 1 else self._first_loss])
+        between = sorted(
+            [look.loss, self.looks[-2].loss if len(self.looks) > 1 else self._first_loss]
+        )
         if not _OTHER * between[0] < reported < between[1] / _OTHER:
             self._told_other = True
             warnings.warn(
-                f"Training reports a loss of {reported:.4g} where the probe has {look.loss:.4g}: another loss "
-                "or reduction, a probe unlike the training data, or layers that act otherwise in training. "
+                f"Training reports a loss of {reported:.4g} where the probe has {look.loss:.4g}: another "
+                "loss or reduction, a probe unlike the training data, or layers that act otherwise in training. "
                 "Forecasts are about the probe.",
                 stacklevel=4,
             )
@@ -360,23 +360,28 @@ class AbstractWatch(abc.ABC):
         ]
         where = f"first in '{names[0]}'" if names else "the weights are still finite"
         self.began_to_fail = (
-            f"step {self.steps:,}: the loss is {loss}; {where}. Nothing is forecast from here. Go back to the "
-            "last weights that were finite, with a smaller learning rate or clipped gradients."
+            f"step {self.steps:,}: the loss is {loss}; {where}. Nothing is forecast from here. Go back to "
+            "the last weights that were finite, with a smaller learning rate or clipped gradients."
         )
 
     def _sentence(self, look: Look) -> str:
         level = look.loss if look.forecast is None else look.forecast.before
         widths = ", ".join(
-            f"{width} in {f'layer {name}' if name.isdigit() else name}" for name, width in look.widths.items()
+            f"{width} in {f'layer {name}' if name.isdigit() else name}"
+            for name, width in look.widths.items()
         )
         since = self._losses.still_since(level, max(0.05 * abs(level), 1e-12))
-        about = [f"loss {text.number(look.loss, 3)}"] + ([f"units in use: {widths}"] if widths else [])
+        about = [f"loss {text.number(look.loss, 3)}"] + (
+            [f"units in use: {widths}"] if widths else []
+        )
         if look.forecast is None:
             seen = "" if math.isnan(look.seen) else f", looked ahead {look.seen:,.0f} steps"
             return f"step {look.step:,} ({'; '.join(about)}): {look.state.sentence}{seen}"
         told = look.forecast
-        grows = "" if not told.grows else f"; {told.grows} grows by {text.percent(told.growth)} a step"
+        grows = (
+            "" if not told.grows else f"; {told.grows} grows by {text.percent(told.growth)} a step"
+        )
         return (
-            f"step {look.step:,}: plateau since step {since:,.0f} ({'; '.join(about)}){grows}; next drop at step "
-            f"{told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
+            f"step {look.step:,}: plateau since step {since:,.0f} ({'; '.join(about)}){grows}; next drop at "
+            f"step {told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
         )

@@ -31,7 +31,8 @@ class Budget:
         self.gradient = 0.0
         """Seconds of one gradient on the probe."""
         self.wanted = _FEWEST
-        """Gradients that the next look should be able to afford: rarely and far rather than often and not far."""
+        """Gradients that the next look should be able to afford: rarely and far rather than often and
+        not far."""
         self._began = time.perf_counter()
         self._last_step = 0
 

@@ -18,10 +18,10 @@ def lightning_watch(loss: Any, *, probe: Any, part: str = "", **options: Any) ->
     part : name of the submodule that answers to the inputs; by default the whole module.
     **options : more of `Watch`: budget, widths, page, title, schedule.
     """
-    pytorch = import_extra("lightning.pytorch", "The callback for Lightning", "lightning")
+    base: Any = import_extra("lightning.pytorch", "Callbacks for Lightning", "lightning").Callback
 
-    class WatchCallback(pytorch.Callback):
-        watch: Watch | None = None
+    class WatchCallback(base):
+        watch: Any = None
 
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             optimizer = trainer.optimizers[0] if trainer.optimizers else None
@@ -50,10 +50,10 @@ def trainer_watch(loss: Any, *, probe: Any, **options: Any) -> Any:
     probe : some of the training data, `(inputs, targets)`; inputs by name are a dictionary.
     **options : more of `Watch`: budget, widths, page, title, schedule.
     """
-    transformers = import_extra("transformers", "The callback for the Trainer", "huggingface")
+    library: Any = import_extra("transformers", "Callbacks for the Trainer", "huggingface")
 
-    class WatchCallback(transformers.TrainerCallback):
-        watch: Watch | None = None
+    class WatchCallback(library.TrainerCallback):
+        watch: Any = None
         _last = float("nan")
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:

@@ -31,8 +31,8 @@ def watch_checkpoints(
 ) -> WatchRecord:
     """Look at each of some checkpoints of one training, in the order of their steps.
 
-    The step is the last whole number in the name of a file. Where a file holds the state of its optimizer, too,
-    forecasts rest on it; otherwise on what is said here.
+    The step is the last whole number in the name of a file. Where a file holds the state of its
+    optimizer, too, forecasts rest on it; otherwise on what is said here.
 
     Parameters
     ----------
@@ -54,7 +54,9 @@ def watch_checkpoints(
     inputs, targets, penalty = as_probe(module, x, y, loss)
     trains = _optimizer(module, state, optimizer or ("sgd" if rate else None), rate, momentum)
     title = f"{len(found)} checkpoints, {Path(found[0][1]).name} to {Path(found[-1][1]).name}"
-    watch = Watch(module, penalty, probe=(inputs, targets), optimizer=trains, budget=1e9, title=title)
+    watch = Watch(
+        module, penalty, probe=(inputs, targets), optimizer=trains, budget=1e9, title=title
+    )
     before: np.ndarray | None = None
     for step, file in found:
         network, state = load_checkpoint(file)
@@ -78,8 +80,8 @@ def _in_order(files: Sequence[str | Path]) -> list[tuple[int, str | Path]]:
     steps = [int(found[-1]) if found else -1 for found in numbers]
     if len(files) > 1 and (min(steps) < 0 or len(set(steps)) < len(steps)):
         raise InputError(
-            "The steps of the checkpoints are read off their names: the last whole number of each, and no two the "
-            f"same, as in step_1000.pt; got {Path(files[0]).name}, {Path(files[1]).name}."
+            "The steps of the checkpoints are read off their names: the last whole number of each, and no "
+            f"two the same, as in step_1000.pt; got {Path(files[0]).name}, {Path(files[1]).name}."
         )
     return sorted(zip([max(step, 0) for step in steps], files, strict=True))
 
@@ -100,9 +102,11 @@ def _optimizer(
     if state is not None and name is None:
         group = state["param_groups"][0]
         if "betas" in group:
-            return torch.optim.AdamW(module.parameters()) if group.get(
-                "decoupled_weight_decay"
-            ) else torch.optim.Adam(module.parameters())
+            return (
+                torch.optim.AdamW(module.parameters())
+                if group.get("decoupled_weight_decay")
+                else torch.optim.Adam(module.parameters())
+            )
         if "momentum" in group and "dampening" in group:
             return torch.optim.SGD(module.parameters(), lr=float(group["lr"]))
         return None

@@ -21,7 +21,10 @@ _PRIOR = 3.0
 class Reason(Word):
     """What a forecast rests on."""
 
-    FLOW = "trained ahead", "gradient flow from the present weights on the probe, in long stabilized steps"
+    FLOW = (
+        "trained ahead",
+        "gradient flow from the present weights on the probe, in long stabilized steps",
+    )
     ADAPTIVE = (
         "trained ahead, adaptive",
         "the optimizer's own recursion from its present state on the probe, many steps at once",
@@ -87,8 +90,8 @@ def reason_of(rule: Rule) -> Reason:
 
 
 def spread(reason: Reason, mistakes: Sequence[float]) -> float:
-    """The standard deviation of the logarithm of a time left: what is known beforehand, and what this training
-    has shown.
+    """The standard deviation of the logarithm of a time left: what is known beforehand, and what this
+    training has shown.
 
     Parameters
     ----------

@@ -60,9 +60,11 @@ class Watch(AbstractWatch):
     ----------
     network : network(parameters, one input) -> its answer; an Equinox module; or a landscape.
     parameters : its parameters, a tree; nothing for an Equinox module or a landscape.
-    loss : loss(outputs, targets) for the whole probe, or "squared" or "cross-entropy"; nothing for a landscape.
+    loss : loss(outputs, targets) for the whole probe, or "squared" or "cross-entropy"; nothing for a
+    landscape.
     probe : some of the training data, `(inputs, targets)`; nothing for a landscape.
-    optimizer : `Sgd(...)` or `Adam(...)` with the numbers that you train with; without it nothing is forecast.
+    optimizer : `Sgd(...)` or `Adam(...)` with the numbers that you train with; without it nothing is
+    forecast.
     budget : what looks may take, as a part of the training time.
     widths : count the units in use of each hidden layer, too, where there is time for it.
     page : a file for a browser that is written anew after each look.
@@ -112,7 +114,11 @@ class Watch(AbstractWatch):
         rate, future = _rates(plan.rate, self.steps)
         if isinstance(plan, Sgd):
             return Descent(
-                rate, momentum=plan.momentum, nesterov=plan.nesterov, decay=plan.decay, future=future
+                rate,
+                momentum=plan.momentum,
+                nesterov=plan.nesterov,
+                decay=plan.decay,
+                future=future,
             )
         means = _adam_state(self._optimizer_state)
         nothing = np.zeros(self.landscape.size)

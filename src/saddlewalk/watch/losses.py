@@ -1,4 +1,5 @@
-"""The losses that a training reports, kept in little room: means over bins that double when there are too many."""
+"""The losses that a training reports, kept in little room: means over bins that double when there are
+too many."""
 
 import math
 

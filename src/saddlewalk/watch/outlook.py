@@ -1,8 +1,8 @@
 """What the next drop of the loss will be: read off a training that was followed ahead.
 
-A drop is ahead if the loss first stays, and then falls by a part that matters and stays again. A loss that falls
-from the first moment is on its way, as in any ordinary training, and nothing is forecast. What falls at once by
-the little that minibatches shake the weights is settled first, and does not count.
+A drop is ahead if the loss first stays, and then falls by a part that matters and stays again. A loss
+that falls from the first moment is on its way, as in any ordinary training, and nothing is forecast.
+What falls at once by the little that minibatches shake the weights is settled first, and does not count.
 """
 
 import math
@@ -28,8 +28,8 @@ _SETTLES = 0.03
 _FLOOR = 0.5
 """Part of the present loss below which a settled one is no plateau: the loss is the noise itself."""
 _TOP, _STAYS = 0.1, 0.25
-"""On a plateau the first tenth of the drop takes a quarter of the time to its middle, or more: the fall becomes
-faster. A loss that falls evenly takes a fifth, one that falls slower and slower less."""
+"""On a plateau the first tenth of the drop takes a quarter of the time to its middle, or more: the fall
+becomes faster. A loss that falls evenly takes a fifth, one that falls slower and slower less."""
 _LASTS = 0.05
 """A plateau lasts this part of the whole time at least: what is shorter is a bend."""
 _DOUBLED = 2.0
@@ -197,8 +197,8 @@ def _stays(curve: LossCurve, jump: Jump) -> bool:
 def delayed(ahead: Ahead, rule: Rule, middle: float) -> float:
     """Steps until a moment of the flow, with what finite steps and momentum take longer.
 
-    What grows is seen in the force, once what still settles has become smaller than it: before, its rate is that
-    which shows first.
+    What grows is seen in the force, once what still settles has become smaller than it: before, its rate
+    is that which shows first.
 
     Parameters
     ----------

@@ -1,4 +1,5 @@
-"""The picture of a watch: the loss with its plateaus and forecasts, forecasts as they were made, and what grows."""
+"""The picture of a watch: the loss with its plateaus and forecasts, forecasts as they were made, and
+what grows."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -67,7 +68,11 @@ def _loss(axes: "Axes", record: "WatchRecord") -> None:
     if record.forecasts:
         axes.plot([], [], "|-", color=draw.PREDICTED, label="middle of the next drop, as forecast")
     positive = record.losses[record.losses > 0]
-    if len(positive) == len(record.losses) and len(positive) and positive.max() > 50 * positive.min():
+    if (
+        len(positive) == len(record.losses)
+        and len(positive)
+        and positive.max() > 50 * positive.min()
+    ):
         axes.set_yscale("log")
     axes.set_ylabel("loss")
     axes.set_title(record.title)
@@ -93,7 +98,9 @@ def _forecasts(axes: "Axes", record: "WatchRecord") -> None:
         told_steps = [one.step for one in record.forecasts]
         axes.set_ylim(0, 1.15 * max(end, float(np.quantile(told_steps, 0.9))))
     else:
-        axes.text(0.5, 0.6, "no forecast was made", transform=axes.transAxes, ha="center", color="0.4")
+        axes.text(
+            0.5, 0.6, "no forecast was made", transform=axes.transAxes, ha="center", color="0.4"
+        )
     axes.set_ylabel("step of the next drop")
     axes.legend(loc="upper left", fontsize=8)
 
@@ -125,7 +132,9 @@ def _widths(axes: "Axes", record: "WatchRecord") -> None:
     beside = axes.twinx()
     for name in layers:
         seen = [(look.step, look.widths[name]) for look in record.looks if name in look.widths]
-        beside.step(*zip(*seen, strict=True), where="post", color="0.3", linewidth=1.0, linestyle="--")
+        beside.step(
+            *zip(*seen, strict=True), where="post", color="0.3", linewidth=1.0, linestyle="--"
+        )
     beside.set_ylabel("units in use (dashed)")
     beside.set_ylim(bottom=0)
     beside.grid(visible=False)

@@ -90,7 +90,8 @@ class WatchRecord(AbstractResult):
         return [Outcome(one, first_below(self.steps, self.losses, one)) for one in self.forecasts]
 
     def mistakes(self) -> list[float]:
-        """Logarithms of (true / forecast) time left, one for each drop that has come: the median of its forecasts."""
+        """Logarithms of (true / forecast) time left, one for each drop that has come: the median of its
+        forecasts."""
         drops: list[tuple[float, list[float]]] = []
         for one in self.outcomes:
             true = one.happened - one.forecast.made
@@ -121,7 +122,11 @@ class WatchRecord(AbstractResult):
                 for look in self.looks
             ],
             "outcomes": [
-                {"made": o.forecast.made, "forecast": o.forecast.step, "happened": _plain(o.happened)}
+                {
+                    "made": o.forecast.made,
+                    "forecast": o.forecast.step,
+                    "happened": _plain(o.happened),
+                }
                 for o in self.outcomes
             ],
         }
@@ -144,7 +149,10 @@ class WatchRecord(AbstractResult):
                     )
                     for name in _TOLD
                 },
-                "forecast_reason": ("look", ["" if one is None else str(one.reason) for one in told]),
+                "forecast_reason": (
+                    "look",
+                    ["" if one is None else str(one.reason) for one in told],
+                ),
                 "forecast_grows": ("look", ["" if one is None else one.grows for one in told]),
                 "width": (
                     ("look", "layer"),
@@ -169,7 +177,7 @@ class WatchRecord(AbstractResult):
     @classmethod
     def from_xarray(cls, data: "xr.DataTree") -> "WatchRecord":
         """The record behind its labeled data."""
-        curve, looks = data["curve"], data["looks"]
+        curve, looks = data["curve"].to_dataset(), data["looks"].to_dataset()
         layers = [str(name) for name in looks["layer"].values]
         made = tuple(_look(looks, k, layers) for k in range(looks.sizes["look"]))
         return cls(

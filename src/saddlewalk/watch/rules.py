@@ -8,12 +8,13 @@ heavy ball          :math:`q^2 - (1 + \beta + \eta s)\, q + \beta = 0`
 Nesterov            :math:`q^2 - (1 + \beta + (1 + \beta)\eta s)\, q + \beta (1 + \eta s) = 0`
 ==================  =============================================================================
 
-with :math:`v \leftarrow \beta v + g`, :math:`w \leftarrow w - \eta v` as PyTorch has it. For small steps all of
-them follow the flow on the clock :math:`\eta/(1 - \beta)`; for larger ones plateaus last longer, by the
-quotient of :math:`\eta s/(1 - \beta)` and :math:`\log q`: the ball must first get going.
+with :math:`v \leftarrow \beta v + g`, :math:`w \leftarrow w - \eta v` as PyTorch has it. For small steps
+all of them follow the flow on the clock :math:`\eta/(1 - \beta)`; for larger ones plateaus last longer,
+by the quotient of :math:`\eta s/(1 - \beta)` and :math:`\log q`: the ball must first get going.
 
 Adam and its kin divide each gradient by the root of its own recent square, so that weights move by about the
-learning rate whatever the size of their gradients: no clock makes a flow of that, and their own state is kept.
+learning rate whatever the size of their gradients: no clock makes a flow of that, and their own state is
+kept.
 """
 
 from collections.abc import Callable
@@ -74,10 +75,9 @@ class Descent:
         s : rates of growth under the flow, at least 0.
         """
         beta, gain = self.momentum, (1 - self.dampening) * float(np.max(self.rate)) * s
+        b, c = 1 + beta + gain, beta + 0.0 * gain
         if self.nesterov:
             b, c = 1 + beta + (1 + beta) * gain, beta * (1 + gain)
-        else:
-            b, c = 1 + beta + gain, beta
         return np.asarray(np.log(0.5 * (b + np.sqrt(np.maximum(b * b - 4 * c, 0.0)))))
 
     def delay(self, s: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
@@ -88,7 +88,7 @@ class Descent:
         s : rates of growth under the flow.
         """
         s = np.maximum(s, 0.0)
-        slow = self.time_per_step * s
+        slow = np.asarray(self.time_per_step * s)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.where(slow > 1e-9, slow / self.growth(s), 1.0)
 

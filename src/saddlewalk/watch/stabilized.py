@@ -54,9 +54,7 @@ def _coefficients(stages: int) -> tuple[float, tuple[tuple[float, float, float, 
     polynomial = [(1.0, 0.0, 0.0), (w0, 1.0, 0.0)]  # T_j, T_j', T_j''
     for _ in range(stages - 1):
         (t0, d0, e0), (t1, d1, e1) = polynomial[-2:]
-        polynomial.append(
-            (2 * w0 * t1 - t0, 2 * w0 * d1 + 2 * t1 - d0, 2 * w0 * e1 + 4 * d1 - e0)
-        )
+        polynomial.append((2 * w0 * t1 - t0, 2 * w0 * d1 + 2 * t1 - d0, 2 * w0 * e1 + 4 * d1 - e0))
     w1 = polynomial[stages][1] / polynomial[stages][2]
     b = [second / slope**2 if slope else 0.0 for _, slope, second in polynomial]
     b[0], b[1] = b[2], 1 / w0

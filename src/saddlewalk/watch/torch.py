@@ -29,8 +29,8 @@ class Watch(AbstractWatch):
     loss : loss(outputs, targets), the one that is trained, a mean over samples.
     probe : some of the training data, `(inputs, targets)`, as large as a batch or a few.
     optimizer : what trains it; its learning rates, momenta and means are read at every look.
-    schedule : how the learning rate goes on: a scheduler that is stepped once a step, or a function of the step
-        that gives the rate; by default the present rate stays.
+    schedule : how the learning rate goes on: a scheduler that is stepped once a step, or a function of
+        the step that gives the rate; by default the present rate stays.
     budget : what looks may take, as a part of the training time.
     widths : count the units in use of each hidden layer, too, where there is time for it.
     page : a file for a browser that is written anew after each look.
@@ -59,7 +59,7 @@ class Watch(AbstractWatch):
             title=title,
         )
         self._module = landscape.module
-        self._optimizer = getattr(optimizer, "optimizer", optimizer)
+        self._optimizer: Any = getattr(optimizer, "optimizer", optimizer)
         self._schedule = schedule
         self._rows = dict(self._module.named_parameters())
         if self._optimizer is not None:
@@ -150,7 +150,9 @@ class Watch(AbstractWatch):
 
     def _per_weight(self, number: Callable[[dict[str, Any]], float]) -> float | Vector:
         """A number of each group for each weight; one number where all are the same."""
-        of = {id(p): number(group) for group in self._optimizer.param_groups for p in group["params"]}
+        of = {
+            id(p): number(group) for group in self._optimizer.param_groups for p in group["params"]
+        }
         values = [of.get(id(self._rows[one.name]), 0.0) for one in self.landscape.parameters]
         if len(set(values)) == 1:
             return values[0]
@@ -171,9 +173,10 @@ class Watch(AbstractWatch):
     def _batch_gradient(self) -> Vector | None:
         """The gradient that the last step was made with, where it is still there."""
         slopes = [self._rows[one.name].grad for one in self.landscape.parameters]
-        if any(slope is None for slope in slopes):
+        known = [slope for slope in slopes if slope is not None]
+        if len(known) < len(slopes):
             return None
-        parts = [slope.detach().to("cpu", torch.float64).numpy().ravel() for slope in slopes]
+        parts = [slope.detach().to("cpu", torch.float64).numpy().ravel() for slope in known]
         found = np.concatenate(parts)
         return found if np.isfinite(found).all() else None
 
@@ -215,4 +218,3 @@ class _Pretended:
 
     def step(self) -> None:
         """Nothing."""
-
