@@ -345,8 +345,8 @@ class AbstractWatch(abc.ABC):
             self._told_other = True
             warnings.warn(
                 f"Training reports a loss of {reported:.4g} where the probe has {look.loss:.4g}: another "
-                "loss or reduction, a probe unlike the training data, or layers that act otherwise in training. "
-                "Forecasts are about the probe.",
+                "loss or reduction, a probe unlike the training data, or layers that act otherwise in "
+                "training. Forecasts are about the probe.",
                 stacklevel=4,
             )
 
