@@ -378,10 +378,11 @@ class AbstractWatch(abc.ABC):
             seen = "" if math.isnan(look.seen) else f", looked ahead {look.seen:,.0f} steps"
             return f"step {look.step:,} ({'; '.join(about)}): {look.state.sentence}{seen}"
         told = look.forecast
+        standing = f" since step {since:,.0f}" if since < look.step else ""
         grows = (
             "" if not told.grows else f"; {told.grows} grows by {text.percent(told.growth)} a step"
         )
         return (
-            f"step {look.step:,}: plateau since step {since:,.0f} ({'; '.join(about)}){grows}; next drop at "
+            f"step {look.step:,}: plateau{standing} ({'; '.join(about)}){grows}; next drop at "
             f"step {told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
         )

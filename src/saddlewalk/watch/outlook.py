@@ -159,9 +159,10 @@ def read(
 
 
 def _whole(ahead: Ahead, start: int, now: float, past: tuple[Curve, Curve]) -> LossCurve:
-    """Past and future in one curve, timed in steps from the first."""
+    """Past and future in one curve, timed in steps from the first; the future alone where noise hides what
+    the past would tell."""
     steps, loss, slope = ahead.steps[start:] + now, ahead.loss[start:], ahead.slope[start:]
-    if len(past[0]) < FEWEST:
+    if len(past[0]) < FEWEST or _noise(past[1]) > _TOP * float(loss[0] - loss[-1]):
         return LossCurve.of(steps, loss, slope)
     time, level = _evened(*past)
     # what noise adds to the loss settles at the first look ahead: it is taken off the past, too
@@ -171,6 +172,11 @@ def _whole(ahead: Ahead, start: int, now: float, past: tuple[Curve, Curve]) -> L
     rate = np.minimum(np.gradient(level, time), 0.0)
     rate[int(old.sum()) + 1 :] = slope[1:]
     return LossCurve(time, level, rate)
+
+
+def _noise(loss: Curve) -> float:
+    """Standard deviation of reported losses about the falling curve through them."""
+    return float(np.std(loss - falling(loss)))
 
 
 def _evened(steps: Curve, loss: Curve) -> tuple[Points, Points]:
