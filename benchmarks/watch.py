@@ -47,24 +47,6 @@ class LinearAttention(nn.Module):
         return (scores @ self.v(x))[:, 0, -1:]
 
 
-class Transformer(nn.Module):
-    """One layer, one-hot tokens a and b, logits of (a + b) mod p."""
-
-    def __init__(self, p, width=64, heads=4):
-        super().__init__()
-        self.embed = nn.Embedding(p, width)
-        self.place = nn.Parameter(torch.randn(2, width) / math.sqrt(width))
-        self.attend = nn.MultiheadAttention(width, heads, batch_first=True)
-        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
-        self.out = nn.Linear(width, p, bias=False)
-
-    def forward(self, x):
-        h = self.embed(x) + self.place
-        h = h + self.attend(h, h, h, need_weights=False)[0]
-        h = h + self.down(torch.relu(self.up(h)))
-        return self.out(h[:, -1])
-
-
 def chain(sizes, activation, scale):
     """Linear layers with an activation between; `scale` is None for PyTorch's own start."""
     parts = []

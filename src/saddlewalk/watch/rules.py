@@ -185,5 +185,5 @@ def steps_until(rule: Rule, wanted: float) -> float:
     return float(steps)
 
 
-_MOST_STEPS = 10_000_000
+_MOST_STEPS = 1_000_000
 """Beyond it a schedule that goes to zero is not followed."""
