@@ -41,6 +41,8 @@ _SOON = 500
 """Steps that are looked ahead at least."""
 _MANY_UNITS = 512
 """Units whose lengths are kept."""
+_PAGE_PRICE = 1.0
+"""Seconds that a page is thought to take before one was written."""
 _TEST_PRICE, _PATIENCE = 600, 30.0
 """Gradients that a saddle test is thought to cost, and seconds that it may take."""
 _OTHER = 0.6
@@ -58,7 +60,7 @@ class AbstractWatch(abc.ABC):
     landscape : the network with a probe and its loss.
     budget : what looks may take, as a part of the training time.
     widths : count the units in use of each hidden layer, where there is time for it.
-    page : a file that is written after each look, for a browser; none by default.
+    page : a file for a browser, written anew after looks where there is time for it; none by default.
     title : what the training is called.
     """
 
@@ -82,6 +84,7 @@ class AbstractWatch(abc.ABC):
         self._widths = widths
         self._width_seconds = math.nan
         self._page = None if page is None else Path(page)
+        self._page_seconds = _PAGE_PRICE
         self._told_other = False
         with self.budget.look(0):
             self._time_a_gradient()
@@ -119,11 +122,24 @@ class AbstractWatch(abc.ABC):
             look = self._seen(most, seconds)
             self.looks.append(look)
             self._check_loss(look)
-            if self._page is not None:
-                from saddlewalk.watch.page import write_page
-
-                write_page(self, self._page)
+            asked = math.isinf(seconds)
+            if self._page is not None and (asked or self.budget.left > self._page_seconds):
+                self.write_page(self._page)
         return look
+
+    def write_page(self, path: str | Path) -> Path:
+        """Write the page for a browser as it is now.
+
+        Parameters
+        ----------
+        path : the file.
+        """
+        from saddlewalk.watch.page import write_page
+
+        start = time.perf_counter()
+        written = write_page(self, Path(path))
+        self._page_seconds = time.perf_counter() - start
+        return written
 
     def go_to(self, step: int, loss: float) -> None:
         """Count steps that were made unseen, evenly down from the last loss to this one.

@@ -33,7 +33,7 @@ class Watch(AbstractWatch):
         the step that gives the rate; by default the present rate stays.
     budget : what looks may take, as a part of the training time.
     widths : count the units in use of each hidden layer, too, where there is time for it.
-    page : a file for a browser that is written anew after each look.
+    page : a file for a browser, written anew after looks where there is time for it.
     title : what the training is called.
     """
 
