@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from saddlewalk import diagnose as diagnose
     from saddlewalk import features as features
     from saddlewalk import figures as figures
+    from saddlewalk import groups as groups
     from saddlewalk import settings as settings
     from saddlewalk import sweep as sweep
     from saddlewalk import tasks as tasks
@@ -56,8 +57,8 @@ _HOME = {
     "train_many": "flow",
 }
 _PARTS = (
-    *("balance", "curves", "diagnose", "features", "figures", "settings", "sweep", "tasks"),
-    *("theory", "units"),
+    *("balance", "curves", "diagnose", "features", "figures", "groups", "settings", "sweep"),
+    *("tasks", "theory", "units"),
 )
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])
