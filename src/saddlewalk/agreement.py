@@ -15,7 +15,7 @@ import numpy as np
 
 from saddlewalk.curves import Stage
 from saddlewalk.curves.reading import read_stages
-from saddlewalk.curves.stages import mode_name
+from saddlewalk.curves.stages import identity, mode_name
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
 from saddlewalk.problem import Problem
@@ -335,8 +335,8 @@ def _same_losses(stairs: Staircase, path: Trajectory) -> bool:
 
 def _modes_in_order(stairs: Staircase, path: Trajectory, reached: int) -> bool:
     """The modes of the task passed the middle of their growth in the predicted order."""
-    names = [_identity(name) for name in path.info["modes"]]
-    predicted = [_identity(stage.feature) for stage in stairs.stages[:reached]]
+    names = [identity(name) for name in path.info["modes"]]
+    predicted = [identity(stage.feature) for stage in stairs.stages[:reached]]
     first = list(dict.fromkeys(name for name in predicted if name in names))
     if not first:
         return False
@@ -345,11 +345,6 @@ def _modes_in_order(stairs: Staircase, path: Trajectory, reached: int) -> bool:
     moments = np.argmax(above, axis=0)
     grown = strength[-1] > 0.1
     return bool(grown.all() and (np.diff(moments) >= 0).all())
-
-
-def _identity(feature: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells one mode from another, without its numbers."""
-    return tuple(feature.get(key) for key in ("kind", "index", "frequency"))
 
 
 def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:

@@ -9,6 +9,7 @@ from saddlewalk.groups.families import quaternion as quaternion
 from saddlewalk.groups.families import symmetric as symmetric
 from saddlewalk.groups.fourier import fourier as fourier
 from saddlewalk.groups.fourier import from_fourier as from_fourier
+from saddlewalk.groups.fourier import present as present
 from saddlewalk.groups.fourier import singular_values as singular_values
 from saddlewalk.groups.generated import from_matrices as from_matrices
 from saddlewalk.groups.generated import from_permutations as from_permutations

@@ -20,6 +20,8 @@ from saddlewalk.errors import InputError
 from saddlewalk.groups.group import Group
 from saddlewalk.groups.representations import Representation
 
+FAINT = 1e-9
+"""Coefficients and singular values below this part of the largest are not there."""
 _FITS = 1e-9
 
 
@@ -51,6 +53,19 @@ def from_fourier(group: Group, coefficients: Mapping[Any, Any]) -> Float[np.ndar
         part = np.einsum("gij,ji->g", one.matrices, matrix)
         x = x + one.multiplicity / group.order * part
     return x
+
+
+def present(group: Group, x: Any) -> tuple[Representation, ...]:
+    """The representations that a function has a part in.
+
+    Parameters
+    ----------
+    group : the group.
+    x : a number for each element.
+    """
+    sizes = {name: np.linalg.norm(matrix, 2) for name, matrix in fourier(group, x).items()}
+    least = FAINT * max(sizes.values())
+    return tuple(one for one in group.representations if sizes[one.name] > least)
 
 
 def singular_values(one: Representation, matrix: Any) -> Float[np.ndarray, " n"]:
