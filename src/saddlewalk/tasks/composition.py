@@ -262,11 +262,11 @@ def group_composition(
     name : what tables call it.
     """
     group = group_named(group) if isinstance(group, str) else group
-    k = checked_whole("factors", factors, least=1, below=_MOST_FACTORS)
-    if k == 1:
+    if factors == 1:
         raise InputError(
             "`factors` is 1: with one element there is nothing to compose. Take 2 or more."
         )
+    k = checked_whole("factors", factors, least=2, below=_MOST_FACTORS)
     x = encoded(group, encoding, center)
     tuples = _tuples(group.order, k, samples, seed)
     return composed(GroupComposition, name or f"composition in {group.name}", group, x, tuples)

@@ -4,7 +4,8 @@ With :math:`u(h) = p^\top \rho(h)\, \hat x[\rho]^{-\top} l` a neuron sees a matr
 :math:`\langle u, g \cdot x\rangle = p^\top \rho(g)\, l`. The target is a sum of products of these,
 
 .. math:: \frac{D}{|G|} \sum_{i, j, a} (v_i^\top \rho(g_1)\, e_{j_1})
-          (e_{j_1}^\top \rho(g_2)\, e_{j_2}) \cdots (e_{j_{k-1}}^\top \rho(g_k)\, e_a)\; v_i^\top \rho(h)\, \hat x[\rho]\, e_a ,
+          (e_{j_1}^\top \rho(g_2)\, e_{j_2}) \cdots (e_{j_{k-1}}^\top \rho(g_k)\, e_a)\;
+          v_i^\top \rho(h)\, \hat x[\rho]\, e_a ,
 
 over D/m vectors v whose images under what commutes with :math:`\rho` are an orthonormal basis. A product of
 k numbers is a sum of :math:`2^{k-1}` k-th powers of sums with signs,

@@ -1,7 +1,7 @@
 r""":math:`\mathcal U^*_\rho = k!\, \big(\|\hat x[\rho]\|_{op} / \sqrt{(k+1)|G|}\big)^{k+1} D^{-(k-1)/2}`.
 
 Neurons :math:`(\sum_i \langle u_i, g_i \cdot x\rangle)^k\, w` learn :math:`(g_1 \cdots g_k) \cdot x`. As x
-has mean zero, every monomial but :math:`k! \prod_i \langle u_i, g_i \cdot x\rangle` is blind to the target, and
+has mean zero, every monomial but :math:`k! \prod_i \langle u_i, g_i \cdot x\rangle` is blind to the target:
 
 .. math:: \mathcal U = \frac{k!}{|G|^k} \sum_g (a_1 * \cdots * a_k)(g)\, b(g), \qquad
           a_i(g) = \langle u_i, g \cdot x\rangle, \quad b(g) = \langle w, g \cdot x\rangle .
