@@ -342,7 +342,7 @@ def encoded(group: Group, encoding: Any, center: bool) -> Float[np.ndarray, " or
     elif abs(mean) > _CENTERED * size:
         raise InputError(
             f"The encoding has mean {mean:.4g}: a network without bias cannot take it off, and the theory is "
-            "for mean zero. Take it off, with `center=True`, and give nothing for 'trivial'."
+            "for mean zero. Take it off (`center=True` in Python does), and give nothing for 'trivial'."
         )
     if np.abs(x).max() <= _CENTERED * max(size, np.finfo(float).tiny):
         raise InputError(
