@@ -15,7 +15,7 @@ Options = dict[str, Any]
 
 _ONE_HOT = "one-hot"
 
-_OF_FILES = ("data", "targets", "standardize")
+_OF_FILES = ("data", "targets", "standardize", "group", "factors")
 """Options of tasks that go with data of one's own; the others make data."""
 _NOT_OF_IMAGES = ("outputs", "features", "noise")
 _PARTS_OF_INPUTS = ("sparsity", "features")
