@@ -188,7 +188,7 @@ def _draw_power(axes: Any, report: "Agreement", problem: Problem, task: GroupCom
     axes.set_ylim(0, 1.15 * wanted.max())
     axes.set_ylabel("output power")
     axes.set_xlabel("time (learning rate 1)")
-    axes.legend(fontsize=8, loc="upper left")
+    axes.legend(fontsize=8, loc="center right")
 
 
 def _draw_neurons(axes: Any, report: "Agreement", problem: Problem, task: GroupComposition) -> None:
