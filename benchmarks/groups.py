@@ -84,17 +84,10 @@ def measure_agreement(name):
 
 
 def first_learned(path):
-    """The representation that first holds half of what it will hold."""
-    modes = path.info["modes"]
-    names = list(dict.fromkeys(mode["name"] for mode in modes))
-    weight = np.array([mode["weight"] for mode in modes])
-    strength = path.data["strength"].values
-    moments = {}
-    for name in names:
-        own = [k for k, mode in enumerate(modes) if mode["name"] == name]
-        held = strength[:, own] @ weight[own] / weight[own].sum()
-        moments[name] = int(np.argmax(held > 0.5)) if (held > 0.5).any() else len(held)
-    return min(moments, key=moments.get)
+    """The representation of which a part is the first to be half learned."""
+    held = path.data["strength"].values > 0.5
+    moments = np.where(held.any(axis=0), held.argmax(axis=0), len(held))
+    return path.info["modes"][int(np.argmin(moments))]["name"]
 
 
 def measure_keys(name):
