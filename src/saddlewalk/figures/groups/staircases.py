@@ -4,6 +4,7 @@ The paper's spectra are not printed: those here are chosen so that utilities are
 networks are as narrow as two cores want them; `full` has the paper's width of 6|G|.
 """
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -80,7 +81,7 @@ def figure_a5(full: bool = False) -> FigureResult:
     ----------
     full : at the paper's width.
     """
-    return _staircase("group-a5", "A5", {"3d-1": 30.0, "3d-2": 18.0}, 60, full, end=_A5_END)
+    return _staircase("group-a5", "A5", {"3d-1": 30.0, "3d-2": 24.0}, 60, full, end=_A5_END)
 
 
 @in_float64
@@ -91,9 +92,13 @@ def _staircase(
     units = PowerOfSum(_WIDE * task.order if full else width, 2)
     order = list(dict.fromkeys(part.representation.name for part in ordered_parts(task)))
     stairs = None if end else predict(task, units, _SCALE, adaptive=True, progress=False)
-    end = end if stairs is None else _LONGER * stairs.jump_times[-1]
+    last = math.inf if stairs is None else _LONGER * stairs.jump_times[-1]
     path = train(
-        *(task, units, _SCALE), adaptive=True, max_time=end, max_steps=_STEPS, progress=False
+        *(task, units, _SCALE),
+        adaptive=True,
+        max_time=end or last,
+        max_steps=_STEPS,
+        progress=False,
     )
     seen, levels = _learned(path), _levels(task)
     rests = _levels_seen(path, levels)
