@@ -176,7 +176,12 @@ _ALL = (
         "groups.staircases:figure_octahedral",
         differs=_GROUPS,
     ),
-    Entry("group-a5", "staircase of A5", "groups.staircases:figure_a5", differs=_GROUPS),
+    Entry(
+        "group-a5",
+        "staircase of A5",
+        "groups.staircases:figure_a5",
+        differs=f"{_GROUPS}; by default one representation",
+    ),
     Entry("group-depth", "depth and width", "groups.depth:figure_depth", differs=_GROUPS),
     Entry("study-general-position", "study", "studies.general_position:general_position"),
     Entry("study-adaptive-rates", "study", "studies.adaptive_rates:adaptive_rates"),
