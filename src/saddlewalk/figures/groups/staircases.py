@@ -25,7 +25,7 @@ from saddlewalk.units import PowerOfSum
 
 _SCALE = 1e-3
 _LONGER = 1.3
-_MOMENTS = 200
+_MOMENTS = 400
 _WIDE = 6
 _STEPS = 20_000
 _A5_END, _A5_END_FULL = 1.0, 30.0
