@@ -50,6 +50,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/first_answer.py
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/agreement.py
+	$(BIN)/python benchmarks/groups.py
 	$(BIN)/python benchmarks/forecasts.py
 	$(BIN)/python benchmarks/watch.py
 	$(BIN)/python benchmarks/saddles.py

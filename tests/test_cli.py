@@ -111,6 +111,16 @@ def test_settings(run):
             ["--method", "closed", "--p", "7", "--spectrum", "1:3,2:1j"],
             "fourier",
         ),
+        (
+            "group",
+            ["--method", "closed", "--group", "D5", "--spectrum", "2d-1:4/2,sign:1"],
+            "representation",
+        ),
+        (
+            "group",
+            ["--method", "closed", "--group", "C5", "--factors", "3", "--spectrum", "1:3,2:1j"],
+            "representation",
+        ),
     ],
 )
 def test_every_setting_with_closed_forms(run, setting, options, kind):
@@ -121,6 +131,33 @@ def test_every_setting_with_closed_forms(run, setting, options, kind):
     assert all(record["assumptions"])
     losses = [record["initial_loss"], *(stage["loss"] for stage in record["stages"])]
     assert losses == sorted(losses, reverse=True)
+
+
+def test_a_group_is_compared_and_drawn(run, tmp_path):
+    """The feature says what was learned: representation, dimension, type, part; the picture has tables."""
+    options = ["--group", "D3", "--spectrum", "2d:3,sign:1.6", "--width", "14", "--scale", "0.1"]
+    result = run("compare", "group", *options, "--out", tmp_path / "out", "--json")
+    assert result.exit_code == 0, result.stderr
+    record = json.loads(result.stdout)
+    features = [stage["feature"] for stage in record["predicted"]["stages"]]
+    assert {"kind", "name", "dimension", "type", "part", "strength"} == set(features[0])
+    assert [one["name"] for one in features][-1] == "sign"
+    assert features[0]["type"] == "real"
+    assert record["agreement"]["order"]
+    assert max(record["agreement"]["time_error"]) < 0.01
+    assert (tmp_path / "out" / "figure.png").stat().st_size > 50_000
+    again = sw.Agreement.load(tmp_path / "out" / "result.nc")
+    assert again.observed.problem.task.group.name == "D3"
+    told = run("train", "group", *options).stdout
+    assert "(sign)" in told
+
+
+def test_an_encoding_from_a_file(run, tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.arange(6.0))
+    options = ("--data", tmp_path / "x.npz", "--group", "D3", "--method", "closed", "--json")
+    assert "mean 2.5" in run("predict", "group", *options).stderr
+    np.savez(tmp_path / "x.npz", x=[3.0, -1.0, 2.0, 0.5, -4.0, -0.5])
+    assert len(json.loads(run("predict", "group", *options).stdout)["stages"]) == 5
 
 
 def test_a_network_of_any_activation_is_compared(run, tmp_path):
@@ -184,6 +221,13 @@ def bad_files(folder):
         (["predict", "modular-addition", "--spectrum", "1:0"], "nothing to learn"),
         (["predict", "modular-addition", "--spectrum", "17:1"], "from 1 to p/2 = 10"),
         (["predict", "modular-addition", "--data", "whole.npz"], "as an array x"),
+        (["predict", "group", "--group", "E8"], "no group 'E8'"),
+        (["predict", "group", "--factors", "1"], "--factors is 1: with one element"),
+        (["predict", "group", "--width", "0"], "at least 1; got 0"),
+        (["predict", "group", "--spectrum", "3d:1"], "D3 has no representation '3d'"),
+        (["predict", "group", "--spectrum", "trivial:1"], "The encoding has mean 0.1667"),
+        (["predict", "group", "--spectrum", "2d"], "must be 'one-hot', or look like"),
+        (["predict", "group", "--data", "whole.npz"], "as an array x"),
         (["predict", "attention", "--eigenvalues", "4,0"], "positive eigenvalues"),
         (["predict", "attention", "--eigenvalues", "four"], "numbers separated by commas"),
         (["predict", "attention", "--context", "0"], "at least 1; got 0"),

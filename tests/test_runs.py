@@ -26,6 +26,7 @@ SMALL = {
     "linear": {"dim": 2, "outputs": 2, "scale": 1e-3},
     "attention": {"eigenvalues": "4,1", "context": 8, "width": 2, "scale": 1e-2},
     "modular-addition": {"p": 5, "spectrum": "1:4", "width": 2, "scale": 0.05},
+    "group": {"group": "D3", "spectrum": "sign:3", "width": 2, "scale": 0.05},
     "relu": {"samples": 10, "dim": 2, "outputs": 1, "features": 1, "width": 3, "scale": 1e-3},
     "two-layer": {"samples": 10, "dim": 2, "outputs": 1, "features": 1, "width": 1, "scale": 1e-3},
 }
@@ -41,6 +42,7 @@ def by_hand(setting):
         "linear": (tasks.linear_map(dim=2, outputs=2), units.Dense(2, "linear")),
         "attention": (tasks.in_context_regression([4.0, 1.0], 8), units.LinearAttention(2)),
         "modular-addition": (tasks.modular_addition(5, {1: 4}), units.QuadraticPair(2)),
+        "group": (tasks.group_composition("D3", 2, {"sign": 3}), units.PowerOfSum(2, 2)),
         "relu": (made, units.Dense(3, "relu")),
         "two-layer": (made, units.Dense(1, "tanh")),
     }[setting]

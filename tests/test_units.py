@@ -25,7 +25,7 @@ EXPORTED = {
     if inspect.isclass(value) and issubclass(value, AbstractUnits) and not inspect.isabstract(value)
 }
 FAMILIES = {**EXPORTED, "skeleton": runpy.run_path(str(SKELETON))["Gated"]}
-NOT_HOMOGENEOUS = ("SoftmaxSelfAttention",)
+NOT_HOMOGENEOUS = ("SoftmaxSelfAttention", "Recurrent")
 
 
 @dataclasses.dataclass

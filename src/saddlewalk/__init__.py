@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from saddlewalk import diagnose as diagnose
     from saddlewalk import features as features
     from saddlewalk import figures as figures
+    from saddlewalk import groups as groups
     from saddlewalk import landscape as landscape
     from saddlewalk import settings as settings
     from saddlewalk import sweep as sweep
@@ -58,18 +59,8 @@ _HOME = {
     "train_many": "flow",
 }
 _PARTS = (
-    *(
-        "balance",
-        "curves",
-        "diagnose",
-        "features",
-        "figures",
-        "landscape",
-        "settings",
-        "sweep",
-        "tasks",
-    ),
-    *("theory", "units", "watch"),
+    *("balance", "curves", "diagnose", "features", "figures", "groups", "landscape", "settings"),
+    *("sweep", "tasks", "theory", "units", "watch"),
 )
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])

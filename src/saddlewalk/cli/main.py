@@ -84,14 +84,14 @@ def predict(setting: str, out: str | None, force: bool, as_json: bool, **options
 def train(setting: str, out: str | None, force: bool, as_json: bool, **options: Any) -> None:
     """Simulate SETTING: gradient flow from a small start, or finite steps."""
     run = _prepared(setting, options, out, force)
-    from saddlewalk.curves.stages import inputs_named
+    from saddlewalk.curves.stages import inputs_named, mode_name
 
     path = run.train()
     _finish(path, {**path.to_json(), "setting": setting}, run, out, force, as_json)
     if not as_json:
         for stage in path.stages:
             units = " ".join(map(str, stage.units)) or "none alone"
-            named = inputs_named(stage.feature)
+            named = mode_name(stage.feature) or inputs_named(stage.feature)
             click.echo(
                 f"stage at time {stage.time:.5g}: loss falls to {stage.loss:.5g}, unit on: {units}"
                 + (f" ({named})" if named else "")

@@ -121,7 +121,7 @@ def describe(feature: dict[str, Any]) -> str:
         inputs = inputs_named(feature) or f"{len(feature['vector'])} inputs"
         return f"direction of {inputs}{where}"
     name = mode_name(feature)
-    shown = ("kind", "index", "frequency") if name else ("kind",)
+    shown = _IDENTITY if name else ("kind",)
     rest = [_short(k, v) for k, v in feature.items() if k not in shown]
     return ", ".join([name or kind, *rest])
 
@@ -154,7 +154,7 @@ def inputs_named(feature: dict[str, Any]) -> str | None:
     feature : what was learned, as `with_names` gave it.
     """
     others = feature.get("others", ())
-    if "name" in feature:
+    if "name" in feature and "sign" in feature:
         first = _signed(feature["name"], feature["sign"])
         return _listed([first, *(_signed(other["name"], other["sign"]) for other in others)])
     if "names" in feature:
@@ -180,6 +180,7 @@ _NAMED = 3
 _FAINT = 1e-3
 """Part of the largest weight below which an input is not named."""
 _MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component": "component"}
+_IDENTITY = ("kind", "index", "frequency", "name", "part")
 
 
 def mode_name(feature: dict[str, Any]) -> str | None:
@@ -187,10 +188,23 @@ def mode_name(feature: dict[str, Any]) -> str | None:
 
     Parameters
     ----------
-    feature : what was learned: its "kind", and its "index" or "frequency".
+    feature : what was learned: its "kind", and its "index", "frequency", or "name" and "part".
     """
+    if feature.get("kind") == "representation":
+        whole = feature.get("part", "all") == "all"
+        return feature["name"] if whole else f"{feature['name']} {feature['part']}"
     word = _MODES.get(feature.get("kind", ""))
     return word and f"{word} {feature.get('frequency', feature.get('index'))}"
+
+
+def identity(feature: dict[str, Any]) -> tuple[Any, ...]:
+    """What tells one mode of a task from another, without its numbers.
+
+    Parameters
+    ----------
+    feature : what was learned.
+    """
+    return tuple(feature.get(key) for key in _IDENTITY)
 
 
 def _several(feature: dict[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Every figure and table of the four papers, and studies beyond them: what it is, and who makes it."""
+"""Every figure and table of the papers, and studies beyond them: what it is, and who makes it."""
 
 import importlib
 import inspect
@@ -12,6 +12,7 @@ PAPERS = {
     "saddle": "Saddle-to-Saddle Dynamics",
     "rich": "Get Rich Quick",
     "fact": "Features at Convergence",
+    "group": "Sequential Group Composition",
     "study": "Studies beyond the papers",
 }
 
@@ -67,6 +68,7 @@ class Entry:
 
 _DEEP = "one seed, width 1024 at most"
 _MACHINE = "bandwidth 0.7 and 10 updates, not averaged (paper: 5, 5, averaged)"
+_GROUPS = "spectra, groups and scales chosen"
 _ALL = (
     Entry("agf-1", "Fig 1", drawing="an overview of the theory"),
     Entry("agf-2", "Fig 2", drawing="the two steps of Alternating Gradient Flows"),
@@ -165,6 +167,22 @@ _ALL = (
         "fact.networks:figure_11",
         differs="64 hidden neurons, 1,000 samples (paper: 512, 5,000)",
     ),
+    Entry("group-c11", "staircase of C11", "groups.staircases:figure_c11", differs=_GROUPS),
+    Entry("group-c5xc5", "staircase of C5xC5", "groups.staircases:figure_c5xc5", differs=_GROUPS),
+    Entry("group-d5", "staircase of D5", "groups.staircases:figure_d5", differs=_GROUPS),
+    Entry(
+        "group-octahedral",
+        "staircase of the octahedral group",
+        "groups.staircases:figure_octahedral",
+        differs=_GROUPS,
+    ),
+    Entry(
+        "group-a5",
+        "staircase of A5",
+        "groups.staircases:figure_a5",
+        differs=f"{_GROUPS}; by default one representation",
+    ),
+    Entry("group-depth", "depth and width", "groups.depth:figure_depth", differs=_GROUPS),
     Entry("study-general-position", "study", "studies.general_position:general_position"),
     Entry("study-adaptive-rates", "study", "studies.adaptive_rates:adaptive_rates"),
     Entry("study-natural-data", "study", "studies.natural_data:natural_data"),

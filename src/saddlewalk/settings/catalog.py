@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 Options = dict[str, Any]
 
-_OF_FILES = ("data", "targets", "standardize")
+_ONE_HOT = "one-hot"
+
+_OF_FILES = ("data", "targets", "standardize", "group", "factors")
 """Options of tasks that go with data of one's own; the others make data."""
 _NOT_OF_IMAGES = ("outputs", "features", "noise")
 _PARTS_OF_INPUTS = ("sparsity", "features")
@@ -179,6 +181,32 @@ def _quadratic(task: Any, width: int | None) -> "AbstractUnits":
     return QuadraticPair(6 * len(task.frequencies) if width is None else width)
 
 
+def _composition(
+    data: str | None,
+    group: str,
+    factors: int,
+    spectrum: str,
+    samples: int | None,
+    data_seed: int,
+) -> "AbstractTask":
+    from saddlewalk.tasks import group_composition, load_encoding
+
+    encoding: Any = spectrum if spectrum == _ONE_HOT else _coefficients(spectrum)
+    if data is not None:
+        encoding = load_encoding(data)
+    return group_composition(group, factors, encoding, samples=samples, seed=data_seed)
+
+
+def _powers(task: Any, width: int | None) -> "AbstractUnits":
+    from saddlewalk.theory.composition import neurons_needed
+    from saddlewalk.units import PowerOfSum
+
+    if width is None:
+        every = [task.group.representation(name) for name in task.pairs]
+        width = sum(neurons_needed(one, task.factors) for one in every)
+    return PowerOfSum(width, task.factors)
+
+
 def _directions(
     data: str | None,
     targets: str | None,
@@ -223,6 +251,23 @@ def _spectrum(text: str) -> dict[int, complex]:
         raise InputError(
             f"`spectrum` must look like 1:10,3:5 (frequency:value, ...); got '{text}'."
         ) from error
+
+
+def _coefficients(text: str) -> dict[str, complex | list[float]]:
+    """`2d:4/2,sign:1.6`: a number, or singular values with strokes between them, by representation."""
+    try:
+        pairs = [part.rsplit(":", 1) for part in str(text).split(",")]
+        return {name: _coefficient(value) for name, value in pairs}
+    except ValueError as error:
+        raise InputError(
+            "`spectrum` must be 'one-hot', or look like 2d:4/2,sign:1.6 (representation:value, or singular "
+            f"values with / between them); got '{text}'."
+        ) from error
+
+
+def _coefficient(value: str) -> complex | list[float]:
+    values = value.split("/")
+    return complex(value) if len(values) == 1 else [float(one) for one in values]
 
 
 # --- the list -----------------------------------------------------------------------------------------------
@@ -290,6 +335,22 @@ _ALL = (
         units={"width": None},
         make_task=_modular,
         make_units=_quadratic,
+    ),
+    Setting(
+        name="group",
+        summary="network of degree k + 1 composing k elements of a group: one representation at a time",
+        scale=3e-2,
+        data={
+            "data": None,
+            "group": "D3",
+            "factors": 2,
+            "spectrum": _ONE_HOT,
+            "samples": None,
+            "data_seed": 0,
+        },
+        units={"width": None},
+        make_task=_composition,
+        make_units=_powers,
     ),
     Setting(
         name="relu",

@@ -121,7 +121,7 @@ class TrainingOptions:
 DATA: dict[str, Option] = {
     "data": Option(
         str,
-        "Own data: .npz (X, y; Sigma_xx, Sigma_yx; x for modular addition) or .csv (target last).",
+        "Own data: .npz (X, y; Sigma_xx, Sigma_yx; x, an encoding) or .csv (target last).",
     ),
     "targets": Option(
         str, "Target columns of a .csv: their names, as price,rent, or how many of the last ones."
@@ -130,7 +130,7 @@ DATA: dict[str, Option] = {
         bool, "Give every column of inputs and targets mean 0 and variance 1.", same_program=True
     ),
     "images": Option(str, "Images as data: mnist or cifar10, `samples` of them."),
-    "samples": Option(int, "Samples of made data."),
+    "samples": Option(int, "Samples of made data; of a group, tuples to draw."),
     "dim": Option(int, "Inputs of made data."),
     "outputs": Option(int, "Outputs of made data."),
     "features": Option(int, "Directions hidden in made data, at most `dim`."),
@@ -140,7 +140,12 @@ DATA: dict[str, Option] = {
     "context": Option(int, "Examples before the query."),
     "sequences": Option(int, "Sampled sequences instead of the population."),
     "p": Option(int, "Modulus."),
-    "spectrum": Option(str, "Fourier spectrum of the encoding: 1:10,3:5,5:2.5."),
+    "spectrum": Option(
+        str,
+        "Fourier spectrum of the encoding: 1:10,3:5,5:2.5; of a group 2d:4/2,sign:1.6 or one-hot.",
+    ),
+    "group": Option(str, "Group: C7, D5, S4, A5, Q8, O, Oh, or a product C5xC5."),
+    "factors": Option(int, "Elements that are composed."),
     "sparsity": Option(int, "Nonzero coefficients of made data, at most `dim`."),
     "noise": Option(float, "Noise in the targets of made data.", same_program=True),
     "correlation": Option(

@@ -2,6 +2,8 @@
 
 from saddlewalk.tasks.base import AbstractTask as AbstractTask
 from saddlewalk.tasks.base import Modes as Modes
+from saddlewalk.tasks.composition import GroupComposition as GroupComposition
+from saddlewalk.tasks.composition import group_composition as group_composition
 from saddlewalk.tasks.files import load_encoding as load_encoding
 from saddlewalk.tasks.files import load_task as load_task
 from saddlewalk.tasks.hierarchy import RandomHierarchy as RandomHierarchy

@@ -60,7 +60,7 @@ def load_samples(path: str | Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def load_encoding(path: str | Path) -> np.ndarray:
-    """Read the encoding x of modular addition: array x of an .npz, or the numbers of a .csv.
+    """Read the encoding x of the elements of a group: array x of an .npz, or the numbers of a .csv.
 
     Parameters
     ----------

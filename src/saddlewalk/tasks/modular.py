@@ -8,14 +8,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.base import Answer, Modes
-from saddlewalk.tasks.samples import Samples, finite_numbers
+from saddlewalk.groups import cyclic
+from saddlewalk.tasks.base import Modes
+from saddlewalk.tasks.composition import GroupComposition, all_tuples, composed
+from saddlewalk.tasks.samples import finite_numbers
 
 Coefficient = complex | float | int
 
@@ -26,8 +26,8 @@ _CONSTANT = 1e-12
 """An encoding whose Fourier coefficients are below this part of its entries is constant."""
 
 
-class ModularAddition(Samples):
-    """All p^2 pairs as samples, with the centered encoding they come from.
+class ModularAddition(GroupComposition):
+    """Composition of two elements of a cyclic group; frequencies instead of representations.
 
     Parameters
     ----------
@@ -35,17 +35,11 @@ class ModularAddition(Samples):
     x, y : all pairs of words, and their sums.
     weights : weights of the samples, with sum 1.
     encoding : the centered encoding of the number 0.
+    table : of the sums modulo p.
+    tuples : the pairs of numbers.
+    group_name : what the group is called.
     names : what the inputs are called; empty if they have no names.
     """
-
-    encoding: Float[np.ndarray | Array, " p"]
-
-    def represent(self, answer: Answer) -> Float[Array, "n c"]:
-        """Answers to all pairs; each word is read once, not once a pair."""
-        words = jnp.asarray(self.x)[: self.p, self.p :]
-        each_second = jax.vmap(lambda a, b: answer((a, b)), in_axes=(None, 0))
-        answers = jax.vmap(each_second, in_axes=(0, None))(words, words)
-        return answers.reshape(self.p**2, -1)
 
     @property
     def p(self) -> int:
@@ -104,13 +98,7 @@ def modular_addition(
             "The encoding has no frequency but zero: every word looks the same, and there is nothing "
             "to learn. Give an x that is not constant."
         )
-    n = len(x)
-    shifts = np.stack([np.roll(x, a) for a in range(n)])
-    first, second = np.divmod(np.arange(n * n), n)
-    inputs = np.concatenate([shifts[first], shifts[second]], axis=1)
-    return ModularAddition(
-        name, inputs, shifts[(first + second) % n], np.full(n * n, 1.0 / n**2), x
-    )
+    return composed(ModularAddition, name, cyclic(len(x)), x, all_tuples(len(x), 2))
 
 
 def _from_spectrum(p: int | None, spectrum: Mapping[int, Coefficient]) -> np.ndarray:

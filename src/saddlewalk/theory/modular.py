@@ -45,6 +45,7 @@ from jaxtyping import Float
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem, SquaredError
 from saddlewalk.tasks import ModularAddition, modular_addition
+from saddlewalk.theory import composition
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import bounds_from_start, times_are_bounds
 from saddlewalk.theory.staircase import Assumption
@@ -95,7 +96,9 @@ def maximal_utility(p: int, frequency: int, magnitude: float | int) -> float:
     frequency : xi, from 1 to p/2.
     magnitude : size of the transform of the encoding at this frequency.
     """
-    return math.sqrt((4 if is_nyquist(p, frequency) else 2) / (27 * p**3)) * magnitude**3
+    return composition.maximal_utility(
+        p, 1 if is_nyquist(p, frequency) else 2, magnitude, factors=2
+    )
 
 
 def share(p: int, frequency: int, magnitude: float | int) -> float:

@@ -15,6 +15,7 @@ from saddlewalk.theory.agf import AlternatingGradientFlows
 from saddlewalk.theory.attention import AttentionTheory
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import utility_to_reach
+from saddlewalk.theory.composition import CompositionTheory
 from saddlewalk.theory.diagonal import DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
@@ -27,6 +28,7 @@ THEORIES: tuple[type[AbstractTheory], ...] = (
     LinearTheory,
     AttentionTheory,
     ModularTheory,
+    CompositionTheory,
     AlternatingGradientFlows,
 )
 """From the most special to the one that every sum of units has."""

@@ -209,7 +209,7 @@ class AbstractUnits(eqx.Module):
         earlier = [math.prod(shapes[k]) for k in list(shapes)[: list(shapes).index(name)]]
         return sum(earlier), math.prod(shapes[name])
 
-    def combine(self, weights: Weights, x: Array) -> Array:
+    def combine(self, weights: Weights, x: Any) -> Array:
         """Sum of all units on one input; `weights` have a leading axis for the units.
 
         Write it anew where a matrix product does it faster; it must stay the sum of `respond`.
@@ -218,7 +218,7 @@ class AbstractUnits(eqx.Module):
         one = lambda weights, i: self.respond(weights, self.view(x, i))  # noqa: E731
         return jnp.sum(jax.vmap(one)(weights, index), axis=0)
 
-    def squares(self, weights: Weights, x: Array) -> Float[Array, " width"]:
+    def squares(self, weights: Weights, x: Any) -> Float[Array, " width"]:
         """Squared length of each unit's answer to one input; `weights` as in `combine`.
 
         Write it anew where that is possible without all answers: it must stay that of `respond`.

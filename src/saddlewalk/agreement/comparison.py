@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from saddlewalk.agreement import composition
 from saddlewalk.curves import Stage
 from saddlewalk.curves.reading import read_stages
-from saddlewalk.curves.stages import mode_name
+from saddlewalk.curves.stages import identity, mode_name
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
 from saddlewalk.problem import Problem
-from saddlewalk.renamed import answer_old_names
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 from saddlewalk.theory.staircase import Staircase
@@ -145,18 +145,21 @@ class Agreement(AbstractResult):
     ) -> "Axes":
         """Prediction over simulation; a path saves the picture, an axis draws into it.
 
-        A picture of its own has a second panel: what grows in the simulation meanwhile.
+        A picture of its own has a second panel: what grows in the simulation meanwhile. Where a group is
+        learned it has more: power by representation, neurons, and the table as the network sees it.
         """
         from saddlewalk.show import draw
 
         target = ax or target
         if not (target is None or isinstance(target, str | Path)):
             with draw.canvas(target) as axes:
-                self._draw_losses(axes)
+                self.draw_losses(axes)
                 draw.name_stages(axes, self.predicted)
             return axes
+        if composition.composes(self.observed.known_problem):
+            return composition.plot(self, target)
         with draw.two_panels(target) as (axes, lower):
-            self._draw_losses(axes)
+            self.draw_losses(axes)
             axes.set_xlabel("")
             draw.growth(lower, *self._what_grows)
             for stage in self.predicted.stages:
@@ -179,7 +182,13 @@ class Agreement(AbstractResult):
         output = data["unit_output"].values
         return data["time"].values, output, [f"unit {k}" for k in range(len(output[0]))], "output"
 
-    def _draw_losses(self, axes: "Axes") -> None:
+    def draw_losses(self, axes: "Axes") -> None:
+        """The predicted loss over the simulated one.
+
+        Parameters
+        ----------
+        axes : where to draw.
+        """
         from saddlewalk.show import draw
 
         known = [*self.predicted.jump_times, *_known(self.jump_times)]
@@ -335,8 +344,8 @@ def _same_losses(stairs: Staircase, path: Trajectory) -> bool:
 
 def _modes_in_order(stairs: Staircase, path: Trajectory, reached: int) -> bool:
     """The modes of the task passed the middle of their growth in the predicted order."""
-    names = [_identity(name) for name in path.info["modes"]]
-    predicted = [_identity(stage.feature) for stage in stairs.stages[:reached]]
+    names = [identity(name) for name in path.info["modes"]]
+    predicted = [identity(stage.feature) for stage in stairs.stages[:reached]]
     first = list(dict.fromkeys(name for name in predicted if name in names))
     if not first:
         return False
@@ -345,11 +354,6 @@ def _modes_in_order(stairs: Staircase, path: Trajectory, reached: int) -> bool:
     moments = np.argmax(above, axis=0)
     grown = strength[-1] > 0.1
     return bool(grown.all() and (np.diff(moments) >= 0).all())
-
-
-def _identity(feature: dict[str, Any]) -> tuple[Any, ...]:
-    """What tells one mode from another, without its numbers."""
-    return tuple(feature.get(key) for key in ("kind", "index", "frequency"))
 
 
 def _units_in_order(stairs: Staircase, path: Trajectory, points: list[int]) -> bool:
@@ -387,12 +391,3 @@ def _finite(value: float) -> float | None:
 
 def _known(values: Any) -> list[float]:
     return [value for value in values if math.isfinite(value)]
-
-
-__getattr__ = answer_old_names(
-    __name__,
-    {
-        "measure_stages": "saddlewalk.curves.reading.read_stages",
-        "trajectory_to_json": "saddlewalk.Trajectory.to_json",
-    },
-)
