@@ -829,7 +829,7 @@ def test_what_is_no_network_is_refused(relu_run):
         "must have shape": (problem, theta[:4]),
         "NaN or infinite": (problem, spoiled),
         "must hold numbers": (problem, "weights"),
-        "Give a run, or a problem": (theta, problem),
+        "Give a run, a landscape, or a problem": (theta, problem),
     }
     for words, given in refused.items():
         with pytest.raises(sw.InputError, match=words):
