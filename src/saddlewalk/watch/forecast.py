@@ -31,7 +31,7 @@ class Reason(Word):
     )
 
 
-SPREAD = {Reason.FLOW: 0.06, Reason.ADAPTIVE: 0.20}
+SPREAD = {Reason.FLOW: 0.02, Reason.ADAPTIVE: 0.17}
 """Standard deviation of the logarithm of (true / forecast) time left, measured by `benchmarks/watch.py`."""
 
 
