@@ -337,6 +337,16 @@ def test_many_tuples_are_drawn_and_few_are_all():
         np.testing.assert_allclose(problem.function(theta), plain.function(theta), atol=1e-12)
 
 
+def test_units_that_know_nothing_of_words_read_them_as_one_input():
+    task, units = sw.tasks.group_composition("D3", 2), sw.units.Dense(3, "relu")
+    with sw.float64():
+        problem = sw.Problem(task, units)
+        theta = problem.initialize(1.0)
+        plain = sw.Problem(sw.tasks.from_arrays(task.x, task.y), units)
+        np.testing.assert_allclose(problem.function(theta), plain.function(theta), atol=1e-12)
+        np.testing.assert_allclose(problem.squares(theta), plain.squares(theta), atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
