@@ -337,6 +337,16 @@ def test_many_tuples_are_drawn_and_few_are_all():
         np.testing.assert_allclose(problem.function(theta), plain.function(theta), atol=1e-12)
 
 
+def test_units_that_know_nothing_of_words_read_them_as_one_input():
+    task, units = sw.tasks.group_composition("D3", 2), sw.units.Dense(3, "relu")
+    with sw.float64():
+        problem = sw.Problem(task, units)
+        theta = problem.initialize(1.0)
+        plain = sw.Problem(sw.tasks.from_arrays(task.x, task.y), units)
+        np.testing.assert_allclose(problem.function(theta), plain.function(theta), atol=1e-12)
+        np.testing.assert_allclose(problem.squares(theta), plain.squares(theta), atol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -368,3 +378,19 @@ def test_bad_units():
         sw.Problem(sw.tasks.group_composition("C5", 2), sw.units.PowerOfSum(3, 3))
     with pytest.raises(sw.InputError, match="as long as the answer"):
         sw.Problem(sw.tasks.group_composition("C5", 2), sw.units.Recurrent(3, 3))
+
+
+@pytest.mark.slow
+def test_gradient_flow_rests_at_the_levels_of_the_parts():
+    """D3, s = (4, 2): the closed form's levels are among those of the flow, and the parts come in order."""
+    task = sw.tasks.group_composition("D3", 2, {"2d": [4.0, 2.0]})
+    units = sw.units.PowerOfSum(30, 2)
+    stairs = sw.predict(task, units, 0.01)
+    path = sw.train(task, units, 0.01, max_steps=8000)
+    report = sw.compare(stairs, path)
+    assert report.order
+    assert max(report.time_error) < 0.01
+    for level in (2.0, 2 / 3, 1 / 3):
+        assert min(abs(np.array(report.loss_levels) - level)) < 0.005 * stairs.initial_loss
+    first = [stage.feature["part"] for stage in stairs.stages]
+    assert first.index("pair 1 via 1") < first.index("pair 1 via 2") < first.index("pair 2 via 1")

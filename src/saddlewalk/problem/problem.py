@@ -268,7 +268,7 @@ class Problem(eqx.Module):
         """
         check_float64()
         weights = self.weights(theta)
-        return self.task.represent(lambda x: self.units.combine(weights, x))
+        return self.task.represent(lambda x: self.units.combine(weights, self._input(x)))
 
     def features(self, theta: ParametersLike) -> Float[Array, "width ..."]:
         """Each unit as a vector in function space.
@@ -282,7 +282,7 @@ class Problem(eqx.Module):
         def one(parameters: Array, index: Array) -> Array:
             weights = unpack(self.shapes, parameters)
             return self.task.represent(
-                lambda x: self.units.respond(weights, self.units.view(x, index))
+                lambda x: self.units.respond(weights, self.units.view(self._input(x), index))
             )
 
         return jax.vmap(one)(jnp.asarray(theta), jnp.arange(self.width))
@@ -296,7 +296,12 @@ class Problem(eqx.Module):
         """
         check_float64()
         weights = self.weights(theta)
-        return self.task.mean(self.task.represent(lambda x: self.units.squares(weights, x)))
+        answer = lambda x: self.units.squares(weights, self._input(x))  # noqa: E731
+        return self.task.mean(self.task.represent(answer))
+
+    def _input(self, x: Any) -> Any:
+        """Words as these units read them: one by one, or all as one input."""
+        return jnp.concatenate(x) if isinstance(x, tuple) and not self.units.reads_words else x
 
     def loss(self, theta: ParametersLike) -> Float[Array, ""]:
         """Loss of the sum of the units.

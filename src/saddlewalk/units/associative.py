@@ -29,6 +29,7 @@ class AbstractAssociative(AbstractUnits):
 
     additive: ClassVar[bool] = False
     smooth: ClassVar[bool | None] = True
+    reads_words: ClassVar[bool] = True
     shares_features: ClassVar[bool] = True
     hidden: ClassVar[tuple[str, ...]] = ()
 

@@ -70,6 +70,10 @@ class AbstractUnits(eqx.Module):
     """"input" if the output is linear in x, "halves" if it is linear in the first and in the second
     half of x: moments of the data then carry everything."""
 
+    reads_words: ClassVar[bool] = False
+    """Whether inputs made of words may come as a tuple of them, so that a word is read once for all inputs
+    that hold it."""
+
     shares_features: ClassVar[bool] = False
     """Whether several units carry a feature together, so that the task's modes name it."""
 

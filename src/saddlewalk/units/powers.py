@@ -20,6 +20,7 @@ class AbstractPowers(AbstractUnits):
     """Neurons that read k words of equal length, and answer with the k-th power of what they see."""
 
     smooth: ClassVar[bool | None] = True
+    reads_words: ClassVar[bool] = True
     shares_features: ClassVar[bool] = True
     linear_outgoing: ClassVar[bool | None] = True
 

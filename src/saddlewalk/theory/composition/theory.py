@@ -59,7 +59,7 @@ class CompositionTheory(AbstractTheory[GroupComposition, AbstractPowers]):
 
     @classmethod
     def example(cls) -> Start:
-        """A sign and a plane of the dihedral group of order 6, eleven neurons."""
+        """A sign and a plane of the dihedral group of order 6, twelve neurons."""
         task = group_composition("D3", 2, {"2d": 3.0, "sign": 1.6})
         return Start(Problem(task, PowerOfSum(12)), 0.02)
 
