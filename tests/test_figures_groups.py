@@ -55,6 +55,9 @@ def test_neurons_of_an_exact_network_have_one_representation_each(task):
 )
 def test_figures_of_the_sequel(make, tmp_path):
     result = make()
-    assert result.verdict == "reproduced"
+    # the neurons of C11 have 85% of their weights in one frequency where nine tenths are claimed
+    assert result.verdict.split(":")[0] == (
+        "partly" if make is staircases.figure_c11 else "reproduced"
+    )
     result.write(tmp_path)
     assert (tmp_path / "figure.png").stat().st_size > 20_000

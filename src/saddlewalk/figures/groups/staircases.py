@@ -122,7 +122,7 @@ def _staircase(
         Claim(
             "neurons sort by representation: median part of a neuron's weights in one",
             f"{np.median(purity):.4g}",
-            float(np.median(purity)) > 0.8,
+            float(np.median(purity)) > 0.9,
         ),
     ]
     if stairs is not None:
