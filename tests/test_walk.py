@@ -5,11 +5,10 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import saddlewalk as sw
-from saddlewalk import ode
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
-from saddlewalk.theory.agf.climb import Climb
+from saddlewalk.theory.agf.climb import Climb, Clock, on_own_clock
 from saddlewalk.theory.agf.tail import Relaxation, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.walk import Walk
@@ -46,13 +45,11 @@ def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
     theta = np.asarray(problem.initialize(scale, 1))
     walk = Walk(problem, theta, real_time=True)
     assert not walk.active.any()
-    flow = walk.flow(plateau=True)
+    phase = walk.phase(plateau=True)
     horizon = 0.2 / (problem.degree * walk.largest_drive.max() * scale ** (problem.degree - 2))
-    climb = Climb.of(flow, theta, float(walk.largest_drive.max()), horizon)
-    *_, last = ode.integrate(
-        climb, climb.state(theta), kind="explicit", rtol=1e-9, times=np.zeros(0)
-    )
-    time = climb.unit * float(last.end[0, -1])
+    clock = Clock.of(phase, theta, float(walk.largest_drive.max()), horizon)
+    *_, last = on_own_clock(phase, theta, clock, rtol=1e-9)
+    time = clock.unit * float(last.end[0, -1])
     residual = compiled.residual(problem, 0 * theta)
     exact = solve_ivp(
         lambda t, th: np.asarray(
@@ -66,7 +63,7 @@ def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
     ).y[:, -1]
     assert time == pytest.approx(horizon, rel=1e-5)
     np.testing.assert_allclose(
-        climb.parameters(last.end), exact.reshape(theta.shape), rtol=0, atol=2e-8
+        Climb.parameters(last.end), exact.reshape(theta.shape), rtol=0, atol=2e-8
     )
 
 
@@ -85,11 +82,12 @@ def test_a_tail_is_where_the_flow_goes(name):
     theta = np.asarray(path.parameters[-1])
     walk = Walk(problem, theta, real_time=True)
     walk.active = compiled.feature_lengths(problem, theta) > 0.1
-    flow = walk.flow(plateau=False)
-    fastest = Relaxation.of(flow, flow.state(theta), slow=0.0).rates.max()
-    relaxation = Relaxation.of(flow, flow.state(theta), slow=0.05 * fastest)
+    phase = walk.phase(plateau=False)
+    flow = phase.flow
+    fastest = Relaxation.of(phase, phase.state(theta), slow=0.0).rates.max()
+    relaxation = Relaxation.of(phase, phase.state(theta), slow=0.05 * fastest)
     at = Thresholds(tail_error=1e-2, tail_step=0.2)
-    tail = find_tail(flow, theta, relaxation, at, 0.0, True)
+    tail = find_tail(phase, theta, relaxation, at, 0.0, True)
     assert tail is not None
     velocity = compiled_program(lambda flow, y: flow.velocity(y)).of(flow)
 
