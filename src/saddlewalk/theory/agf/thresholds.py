@@ -114,7 +114,7 @@ class Thresholds:
     """Part of a gradient that may still turn a unit that counts as aligned."""
     stabilized_tolerance: float = 1e-5
     """The same for stabilized steps, of order 2: they take half as many as at 1e-6."""
-    stiff_after: int = 1024
+    stiff_after: int = 256
     """Explicit steps after which a smooth transition counts as stiff."""
     stiff_after_above_2: int = 128
     """The same for degrees above 2, in which active units are stiff beside those that crawl."""
