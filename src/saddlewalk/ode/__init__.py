@@ -1,5 +1,6 @@
 """The only door to the ODE solvers."""
 
+from saddlewalk.ode.alone import advance_alone as advance_alone
 from saddlewalk.ode.chebyshev import Chebyshev as Chebyshev
 from saddlewalk.ode.integrate import METHODS as METHODS
 from saddlewalk.ode.integrate import Integration as Integration

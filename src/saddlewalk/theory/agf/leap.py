@@ -15,6 +15,7 @@ the matrix says.
 
 import abc
 from collections.abc import Callable
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float
@@ -38,6 +39,10 @@ _STILL = 1e-290
 class AbstractLeap(abc.ABC):
     """Where dormant units are after some time with the residual frozen."""
 
+    exact: ClassVar[bool] = False
+    """Whether it is true however far it goes; else that is looked at."""
+    evaluations: int = 0
+    """Right-hand sides that it took."""
     fastest: Float[np.ndarray, " width"]
     """The largest rate at which each unit's norm can grow."""
 
@@ -224,7 +229,7 @@ def leap_ahead(
         time = low + ahead if low + ahead < high else 0.5 * (low + high)
         if low + ahead >= horizon and low == good and high == horizon:
             time = horizon
-        if time > good and not _is_true(leap, climb, good, time, pace, at):
+        if not leap.exact and time > good and not _is_true(leap, climb, good, time, pace, at):
             break
         good = max(good, time)
         tried = look(leap.after(time))

@@ -11,9 +11,10 @@ import numpy as np
 
 from saddlewalk.curves import Stopped
 from saddlewalk.problem import ParametersLike
+from saddlewalk.theory.agf.alone import Alone
 from saddlewalk.theory.agf.alternation import Margins
 from saddlewalk.theory.agf.climb import Climb, Clock, on_own_clock
-from saddlewalk.theory.agf.leap import leap_ahead, leap_of
+from saddlewalk.theory.agf.leap import AbstractLeap, leap_ahead, leap_of
 from saddlewalk.theory.agf.phase import Phase
 
 if TYPE_CHECKING:
@@ -93,6 +94,15 @@ def _leap(walk: "Walk", phase: Phase, margins: Margins) -> Margins | None:
     leap = leap_of(walk.problem, walk.theta, phase.climb)
     if leap is None:
         return None
+    ahead = _try_leap(walk, phase, leap, margins)
+    if ahead is None and not walk.problem.smooth and walk.problem.units.exchangeable:
+        tolerance = walk.tolerance(plateau=True)
+        ahead = _try_leap(walk, phase, Alone(phase, walk.theta, leap.fastest, tolerance), margins)
+    return ahead
+
+
+def _try_leap(walk: "Walk", phase: Phase, leap: AbstractLeap, margins: Margins) -> Margins | None:
+    """One kind of leap."""
     start, horizon = walk.theta, walk.horizon
     fastest = np.maximum(leap.fastest, 1e-300)  # a unit that sees no sample does not move
     pace = np.where(walk.active, 1e-300, (2.0 if walk.real_time else 1.0) * fastest)
@@ -110,6 +120,7 @@ def _leap(walk: "Walk", phase: Phase, margins: Margins) -> Margins | None:
         horizon=horizon,
         at=walk.at,
     )
+    walk.evaluations += leap.evaluations
     if not (time * float(leap.fastest.max()) > walk.at.worth or time == horizon):
         return None
     walk.theta, walk.lasted = moved(leap.after(time)), walk.lasted + time
