@@ -104,7 +104,7 @@ class Thresholds:
     # --- steps
     plateau_tolerance: float = 1e-8
     """Error of a step on a plateau: dormant units grow by many powers of ten, and their errors with them."""
-    transition_tolerance: float = 1e-6
+    transition_tolerance: float = 3e-6
     """The same in a transition, in which units grow by a few powers of ten at most."""
     kinked_plateau_tolerance: float = 3e-6
     """With kinks: steps across them err in proportion to the tolerance, and their number grows as much."""
@@ -114,7 +114,7 @@ class Thresholds:
     """Part of a gradient that may still turn a unit that counts as aligned."""
     stabilized_tolerance: float = 1e-5
     """The same for stabilized steps, of order 2: they take half as many as at 1e-6."""
-    stiff_after: int = 256
+    stiff_after: int = 512
     """Explicit steps after which a smooth transition counts as stiff."""
     stiff_after_above_2: int = 128
     """The same for degrees above 2, in which active units are stiff beside those that crawl."""
