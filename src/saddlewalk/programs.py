@@ -92,7 +92,7 @@ class Packed:
     plan : structure of the tree, and shape and kind of each array.
     """
 
-    def __init__(self, numbers: Any, plan: tuple[Any, tuple[tuple[Any, Any], ...]]) -> None:
+    def __init__(self, numbers: Any, plan: Any) -> None:
         self.numbers, self.plan = numbers, plan
 
     @classmethod

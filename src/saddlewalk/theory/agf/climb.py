@@ -4,10 +4,11 @@ With the residual frozen dormant units do not feel each other. In direction u an
 
 .. math:: \frac{du_i}{ds} = w_i\, P_{u_i} c_i, \qquad \frac{dl_i}{ds} = w_i\, u_i^\top c_i, \qquad
           c_i = \nabla U(e^{l_i} u_i)\, e^{-(\kappa-1) l_i}, \qquad
-          \frac{dt}{ds} = \Big(\sum_j e^{(\kappa-2) l_j}\Big)^{-1},
+          \frac{dt}{ds} = \Big(\sum_j e^{p (\kappa-2) l_j}\Big)^{-1/p},
 
-with weights :math:`w_i = e^{(\kappa-2) l_i} dt/ds` that add up to 1: nothing here is small, whatever the
-scale, and once a unit has found its direction its logarithm grows in proportion to s.
+with weights :math:`w_i = e^{(\kappa-2) l_i} dt/ds`, of which the largest is near 1: nothing here is small,
+whatever the scale, and once a unit has found its direction its logarithm grows in proportion to s. The power
+p makes the sum a smooth maximum: with p = 1 a thousand units alike would slow the clock a thousand times.
 """
 
 import math
@@ -26,6 +27,8 @@ from saddlewalk.theory.agf.alternation import Alternation, Stand
 from saddlewalk.theory.agf.leap import Climbs, Weights
 from saddlewalk.theory.agf.phase import Phase
 
+_POWER = 8.0
+"""Of the smooth maximum that sets the pace of the clock."""
 _GROWTH = 0.5
 """Most growth in a step, in the exponent: what a step makes of what is tiny is then right to 1e-5."""
 _PROBED = 1e-3
@@ -58,7 +61,7 @@ class Clock(NamedTuple):
     """The clock of a plateau, on which nothing is small."""
 
     first: Float[Either, ""]
-    """Logarithm of the sum over the norms to the power kappa - 2 at the beginning."""
+    """Logarithm of dt/ds at the beginning, with a minus."""
     drive: Float[Either, ""]
     """The largest drive: the natural unit of the velocity of a direction."""
     horizon: Float[Either, ""]
@@ -72,7 +75,7 @@ class Clock(NamedTuple):
         """Of a plateau of these units, which may last until the horizon."""
         degree = phase.problem.pace_degree
         logs = (degree - 2) * np.log(norms(theta))[~phase.active]
-        first = float(np.logaddexp.reduce(logs.ravel()))
+        first = float(np.logaddexp.reduce(_POWER * logs.ravel())) / _POWER
         most = _GROWTH * drive / ((degree - 1) * steepest(phase.climb, theta.shape, degree))
         numbers = (first, drive, horizon * math.exp(first) * drive, most)
         return cls(*(np.asarray(value, dtype=np.float64) for value in numbers))
@@ -138,7 +141,7 @@ class Climb(AbstractFlow):
         direction = y[:, :-2] / norms(y[:, :-2])
         dormant = ~jnp.asarray(self.alternation.active)[:, None]
         power = (self.alternation.problem.pace_degree - 2) * y[:, -2:-1]
-        total = jax.scipy.special.logsumexp(jnp.where(dormant, power, -jnp.inf))
+        total = jax.scipy.special.logsumexp(jnp.where(dormant, _POWER * power, -jnp.inf)) / _POWER
         weight = jnp.where(dormant, jnp.exp(power - total), 0.0) / self.clock.drive
         grows = jnp.sum(direction * climb, axis=1, keepdims=True)
         time = jnp.broadcast_to(jnp.exp(self.clock.first - total), grows.shape)

@@ -29,7 +29,7 @@ class Motion:
     def __init__(self, problem: Problem, drive: np.ndarray, sign: np.ndarray | None) -> None:
         self.problem, self.drive, self.sign = problem, drive, sign
         self.ask, self.ask_problem = Bound(problem, drive, sign), Bound(problem)
-        self._steppers: dict[tuple[Any, str], ode.Stepper] = {}
+        self._steppers: dict[tuple[str, tuple[int, ...]], ode.Stepper] = {}
 
     def flow(self, stand: Stand) -> Alternation:
         """The differential equation of a phase."""

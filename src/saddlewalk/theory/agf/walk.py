@@ -161,7 +161,7 @@ class Walk:
             climb = lambda probes: self.ask(compiled.climb, probes, residual)  # noqa: E731
             return steepest(climb, theta.shape, self.problem.pace_degree)
 
-        return drive_at(self._only_active) / drive_at(0 * self.theta)
+        return drive_at(np.asarray(self._only_active)) / drive_at(0 * self.theta)
 
     def _alternate(self) -> Stopped:
         if self.begun:
