@@ -8,6 +8,7 @@ import saddlewalk as sw
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
+from saddlewalk.theory.agf.alone import Alone
 from saddlewalk.theory.agf.climb import Climb, Clock, on_own_clock
 from saddlewalk.theory.agf.tail import Relaxation, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
@@ -65,6 +66,51 @@ def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
     np.testing.assert_allclose(
         Climb.parameters(last.end), exact.reshape(theta.shape), rtol=0, atol=2e-8
     )
+
+
+@in_float64
+def test_the_clock_keeps_its_pace_however_many_units_there_are():
+    """Units alike do not feel each other: a hundred of them take about as many steps as one does."""
+    spent = {}
+    for width in (1, 100):
+        problem = Problem(teacher(2), sw.units.Dense(width, "quadratic"))
+        first = np.asarray(Problem(teacher(2), sw.units.Dense(1, "quadratic")).initialize(1e-3, 1))
+        theta = np.repeat(first, width, axis=0)
+        walk = Walk(problem, theta, real_time=True)
+        phase = walk.phase(plateau=True)
+        clock = Clock.of(phase, theta, float(walk.largest_drive.max()), 1e3)
+        pieces = list(on_own_clock(phase, theta, clock, rtol=1e-8))
+        spent[width] = sum(piece.steps for piece in pieces)
+    assert spent[100] <= 2 * spent[1]
+
+
+# --- plateaus with kinks ------------------------------------------------------------------------------------
+
+
+@in_float64
+def test_units_with_kinks_climb_by_themselves_as_scipy_does():
+    """Each with steps of its own; the times at which they see other samples differ."""
+    x = np.random.default_rng(2).normal(size=(12, 3))
+    problem = Problem(sw.tasks.from_arrays(x, np.abs(x[:, 0]) - x[:, 1]), sw.units.Dense(5, "relu"))
+    theta = np.asarray(problem.initialize(1e-5, 0))
+    walk = Walk(problem, theta, real_time=True)
+    phase = walk.phase(plateau=True)
+    leap = Alone(phase, theta, np.ones(5), 1e-7)
+    seen = [np.sign(x @ rows[:, :3].T) for rows in (theta, leap.after(3.0))]
+    assert (seen[0] != seen[1]).any()  # kinks were passed
+    for time in (3.0, 1.0):  # forward, and back to a moment in between
+        exact = solve_ivp(
+            lambda t, th: phase.climb(th.reshape(theta.shape)).ravel(),
+            (0.0, time),
+            theta.ravel(),
+            method="RK23",
+            rtol=1e-4,
+            atol=1e-10,
+            max_step=0.005,
+        ).y[:, -1]
+        np.testing.assert_allclose(
+            leap.after(time), exact.reshape(theta.shape), rtol=0, atol=1e-4 * np.abs(exact).max()
+        )
 
 
 # --- tails --------------------------------------------------------------------------------------------------

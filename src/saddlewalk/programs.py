@@ -172,7 +172,7 @@ def on_device(tree: Any) -> Any:
     tree : a tree with arrays of NumPy or JAX, and whatever else.
     """
     leaves, structure = jax.tree.flatten(tree)
-    return structure.unflatten(jax.device_put(x) if is_array(x) else x for x in leaves)
+    return jax.tree.unflatten(structure, [jax.device_put(x) if is_array(x) else x for x in leaves])
 
 
 def fetched(tree: Any) -> Any:

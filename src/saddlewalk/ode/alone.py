@@ -52,7 +52,7 @@ def advance_alone(
     def once(now: Carry) -> Carry:
         h = jnp.minimum(now.h, now.left)
         step = method.step(now.y, now.velocity, h, None)
-        error = relative_error(method, now.y, step, h, rtol)
+        error = relative_error(method, now.y, step, h, jnp.asarray(rtol))
         good = error <= 1
         longer = h * step_factor(error, now.error, good, method.error_order)
         # the last step is cut short, and says little about what comes after

@@ -14,6 +14,7 @@ the matrix says.
 """
 
 import abc
+import math
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -234,6 +235,8 @@ def leap_ahead(
         good = max(good, time)
         tried = look(leap.after(time))
         nearest = float(tried.waking.min())
+        if leap.exact and math.isnan(nearest):
+            break  # a unit slides along a kink, by steps without number
         if nearest >= -late:
             low, margins = time, tried
         else:  # also if it is not a number: numbers have become too large

@@ -1,7 +1,7 @@
 """Plateaus: dormant units climb against a frozen residual, until the first wakes or active ones leave.
 
-In closed form where there is one (`leap`, degree 2), on a clock of their own above degree 2 (`climb`), and by
-steps where units pass kinks.
+In closed form where there is one (`leap`, degree 2), on a clock of their own above degree 2 (`climb`), and
+where units pass kinks each by steps of its own (`alone`).
 """
 
 import math
