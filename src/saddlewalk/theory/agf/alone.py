@@ -17,7 +17,7 @@ from saddlewalk.programs import Bound, compiled
 from saddlewalk.theory.agf.leap import AbstractLeap, Weights
 from saddlewalk.theory.agf.phase import Phase
 
-_MOST_TRIES = 1000
+_MOST_TRIES = 5000
 """Steps of one unit, at most, in one part of a plateau."""
 
 

@@ -106,9 +106,9 @@ class Thresholds:
     """Error of a step on a plateau: dormant units grow by many powers of ten, and their errors with them."""
     transition_tolerance: float = 1e-6
     """The same in a transition, in which units grow by a few powers of ten at most."""
-    kinked_plateau_tolerance: float = 3e-6
+    kinked_plateau_tolerance: float = 5e-6
     """With kinks: steps across them err in proportion to the tolerance, and their number grows as much."""
-    kinked_transition_tolerance: float = 3e-5
+    kinked_transition_tolerance: float = 5e-5
     """The same in a transition."""
     aligned: float = 1e-7
     """Part of a gradient that may still turn a unit that counts as aligned."""
