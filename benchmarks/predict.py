@@ -97,7 +97,8 @@ def mark(degree, scale, sleeping):
 def seconds_of(functions, most=20, enough=1.5):
     """Seconds of the fastest run of each function, and its last result.
 
-    The first run, which compiles, is left out. They take turns, so that whatever else the machine does meets both.
+    The first run, which compiles, is left out. They take turns, so that whatever else the machine does
+    meets both.
     """
     results = [function() for function in functions]
     taken = [[] for _ in functions]

@@ -98,8 +98,8 @@ class Integration:
     ----------
     stepper : the system, and the kind of its steps.
     start : its state at time 0.
-    context : of the flow at the start; its own by default.
     rtol : error of one step, relative to the flow's `error_scale`.
+    context : of the flow at the start; its own by default.
     times : moments at which the state is wanted; none if empty.
     max_time, max_steps : stop there in any case.
     """

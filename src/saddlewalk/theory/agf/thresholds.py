@@ -106,7 +106,7 @@ class Thresholds:
     """Error of a step on a plateau: dormant units grow by many powers of ten, and their errors with them."""
     transition_tolerance: float = 1e-6
     """The same in a transition, in which units grow by a few powers of ten at most."""
-    kinked_plateau_tolerance: float = 5e-6
+    kinked_plateau_tolerance: float = 1e-5
     """With kinks: steps across them err in proportion to the tolerance, and their number grows as much."""
     kinked_transition_tolerance: float = 5e-5
     """The same in a transition."""
