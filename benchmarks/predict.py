@@ -94,15 +94,20 @@ def mark(degree, scale, sleeping):
     return 0.5 if scale <= 1e-6 else 1.0
 
 
-def seconds_of(function, most=3, enough=1.0):
-    """Seconds of the fastest of some runs, and the last result; the first, which compiles, is not timed."""
-    function()
-    taken = []
-    while len(taken) < most and sum(taken) < enough:
-        start = time.perf_counter()
-        result = function()
-        taken.append(time.perf_counter() - start)
-    return min(taken), result
+def seconds_of(functions, most=20, enough=1.5):
+    """Seconds of the fastest run of each function, and its last result.
+
+    The first run, which compiles, is left out. They take turns, so that whatever else the machine does
+    meets both.
+    """
+    results = [function() for function in functions]
+    taken = [[] for _ in functions]
+    while len(taken[0]) < most and sum(map(sum, taken)) < enough:
+        for k, function in enumerate(functions):
+            start = time.perf_counter()
+            results[k] = function()
+            taken[k].append(time.perf_counter() - start)
+    return [min(times) for times in taken], results
 
 
 def end_of(task, units, scale):
@@ -115,10 +120,12 @@ def measure(name, scale, make):
     slow = "modular" in name and scale <= 1e-4
     end = end_of(task, units, scale) if slow else math.inf
     limits = {"max_time": end, "progress": False}
-    predicted, stairs = seconds_of(
-        lambda: sw.predict(task, units, scale, method="numeric", **limits)
+    (predicted, trained), (stairs, path) = seconds_of(
+        [
+            lambda: sw.predict(task, units, scale, method="numeric", **limits),
+            lambda: sw.train(task, units, scale, **limits),
+        ]
     )
-    trained, path = seconds_of(lambda: sw.train(task, units, scale, **limits), 2)
     report = sw.compare(stairs, path)
     known = [error for error in report.time_error if math.isfinite(error)]
     setting = SETTINGS.get(name.removeprefix("setting "))

@@ -12,6 +12,7 @@ from saddlewalk import ode
 from saddlewalk.curves.stages import describe
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
+from saddlewalk.programs import Bound
 from saddlewalk.theory.agf.naming import name_feature
 from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.units import AbstractUnits
@@ -41,7 +42,7 @@ class Huber(AbstractLoss):
 def climb(problem, theta, time):
     """Dormant units alone, for some time, through the package."""
     walk = Walk(problem, theta, real_time=False)
-    flow = walk.flow(plateau=True)
+    flow = walk.phase(plateau=True).flow
     pieces = ode.integrate(
         flow,
         flow.state(theta),
@@ -337,7 +338,7 @@ def test_all_units_of_a_stage_are_named_the_largest_first():
 
     after = np.array([[1.0, 0.1], [0.1, 3.0], [0.0, 0.0], [2.0, 0.1], [0.0, 0.0], [0.0, 0.0]])
     with sw.float64():
-        feature = name_feature(problem, 0 * after, after, (0, 1, 3))
+        feature = name_feature(problem, Bound(problem), 0 * after, after, (0, 1, 3))
     assert describe(feature) == "3 coordinates: 1 (-), 3 (+), 0 (+)"
 
 

@@ -198,3 +198,18 @@ def test_an_event_is_located_whatever_room_a_piece_has(kind, monkeypatch):
     assert pieces[-1].event
     assert pieces[-1].time[-1] == pytest.approx(9.0, rel=1e-4)
     assert pieces[-1].end[0, 0] == pytest.approx(1.0, rel=1e-6)
+
+
+def test_states_that_do_not_feel_each_other_take_steps_of_their_own():
+    """dy/dt = -sin(y), each for a time of its own; too few tries are told."""
+    starts = np.array([[[1.0, 2.0]], [[0.5, 1.5]]])
+    with sw.float64():
+        advance = jax.jit(lambda y, lasts: ode.advance_alone(Pendulum(), y, lasts, 1e-9, 10_000))
+        ends, arrived, _ = advance(starts, np.array([3.0, 0.01]))
+        assert bool(arrived)
+        _, arrived, _ = jax.jit(lambda y, lasts: ode.advance_alone(Pendulum(), y, lasts, 1e-9, 3))(
+            starts, np.array([3.0, 0.01])
+        )
+        assert not bool(arrived)
+    exact = 2 * np.arctan(np.tan(starts / 2) * np.exp(-np.array([3.0, 0.01]))[:, None, None])
+    np.testing.assert_allclose(ends, exact, rtol=1e-7)

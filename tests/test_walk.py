@@ -5,11 +5,11 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import saddlewalk as sw
-from saddlewalk import ode
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
-from saddlewalk.theory.agf.climb import Climb
+from saddlewalk.theory.agf.alone import Alone
+from saddlewalk.theory.agf.climb import Climb, Clock, on_own_clock
 from saddlewalk.theory.agf.tail import Relaxation, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.walk import Walk
@@ -46,13 +46,11 @@ def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
     theta = np.asarray(problem.initialize(scale, 1))
     walk = Walk(problem, theta, real_time=True)
     assert not walk.active.any()
-    flow = walk.flow(plateau=True)
+    phase = walk.phase(plateau=True)
     horizon = 0.2 / (problem.degree * walk.largest_drive.max() * scale ** (problem.degree - 2))
-    climb = Climb.of(flow, theta, float(walk.largest_drive.max()), horizon)
-    *_, last = ode.integrate(
-        climb, climb.state(theta), kind="explicit", rtol=1e-9, times=np.zeros(0)
-    )
-    time = climb.unit * float(last.end[0, -1])
+    clock = Clock.of(phase, theta, float(walk.largest_drive.max()), horizon)
+    *_, last = on_own_clock(phase, theta, clock, rtol=1e-9)
+    time = clock.unit * float(last.end[0, -1])
     residual = compiled.residual(problem, 0 * theta)
     exact = solve_ivp(
         lambda t, th: np.asarray(
@@ -66,8 +64,53 @@ def test_units_on_their_own_clock_are_those_of_an_integration_in_time(name):
     ).y[:, -1]
     assert time == pytest.approx(horizon, rel=1e-5)
     np.testing.assert_allclose(
-        climb.parameters(last.end), exact.reshape(theta.shape), rtol=0, atol=2e-8
+        Climb.parameters(last.end), exact.reshape(theta.shape), rtol=0, atol=2e-8
     )
+
+
+@in_float64
+def test_the_clock_keeps_its_pace_however_many_units_there_are():
+    """Units alike do not feel each other: a hundred of them take about as many steps as one does."""
+    spent = {}
+    for width in (1, 100):
+        problem = Problem(teacher(2), sw.units.Dense(width, "quadratic"))
+        first = np.asarray(Problem(teacher(2), sw.units.Dense(1, "quadratic")).initialize(1e-3, 1))
+        theta = np.repeat(first, width, axis=0)
+        walk = Walk(problem, theta, real_time=True)
+        phase = walk.phase(plateau=True)
+        clock = Clock.of(phase, theta, float(walk.largest_drive.max()), 1e3)
+        pieces = list(on_own_clock(phase, theta, clock, rtol=1e-8))
+        spent[width] = sum(piece.steps for piece in pieces)
+    assert spent[100] <= 2 * spent[1]
+
+
+# --- plateaus with kinks ------------------------------------------------------------------------------------
+
+
+@in_float64
+def test_units_with_kinks_climb_by_themselves_as_scipy_does():
+    """Each with steps of its own; the times at which they see other samples differ."""
+    x = np.random.default_rng(2).normal(size=(12, 3))
+    problem = Problem(sw.tasks.from_arrays(x, np.abs(x[:, 0]) - x[:, 1]), sw.units.Dense(5, "relu"))
+    theta = np.asarray(problem.initialize(1e-5, 0))
+    walk = Walk(problem, theta, real_time=True)
+    phase = walk.phase(plateau=True)
+    leap = Alone(phase, theta, np.ones(5), 1e-7)
+    seen = [np.sign(x @ rows[:, :3].T) for rows in (theta, leap.after(3.0))]
+    assert (seen[0] != seen[1]).any()  # kinks were passed
+    for time in (3.0, 1.0):  # forward, and back to a moment in between
+        exact = solve_ivp(
+            lambda t, th: phase.climb(th.reshape(theta.shape)).ravel(),
+            (0.0, time),
+            theta.ravel(),
+            method="RK23",
+            rtol=1e-4,
+            atol=1e-10,
+            max_step=0.005,
+        ).y[:, -1]
+        np.testing.assert_allclose(
+            leap.after(time), exact.reshape(theta.shape), rtol=0, atol=1e-4 * np.abs(exact).max()
+        )
 
 
 # --- tails --------------------------------------------------------------------------------------------------
@@ -85,11 +128,12 @@ def test_a_tail_is_where_the_flow_goes(name):
     theta = np.asarray(path.parameters[-1])
     walk = Walk(problem, theta, real_time=True)
     walk.active = compiled.feature_lengths(problem, theta) > 0.1
-    flow = walk.flow(plateau=False)
-    fastest = Relaxation.of(flow, flow.state(theta), slow=0.0).rates.max()
-    relaxation = Relaxation.of(flow, flow.state(theta), slow=0.05 * fastest)
+    phase = walk.phase(plateau=False)
+    flow = phase.flow
+    fastest = Relaxation.of(phase, phase.state(theta), slow=0.0).rates.max()
+    relaxation = Relaxation.of(phase, phase.state(theta), slow=0.05 * fastest)
     at = Thresholds(tail_error=1e-2, tail_step=0.2)
-    tail = find_tail(flow, theta, relaxation, at, 0.0, True)
+    tail = find_tail(phase, theta, relaxation, at, 0.0, True)
     assert tail is not None
     velocity = compiled_program(lambda flow, y: flow.velocity(y)).of(flow)
 

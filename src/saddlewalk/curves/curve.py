@@ -86,24 +86,25 @@ class LossCurve:
         k = int(below[0])
         if k == 0 or self.loss[k - 1] <= level:
             return float(self.time[k])
-        part = _falls_to_zero(lambda s: self._between(k - 1, s) - level)
+        part = _falls_to(self._between(k - 1), level)
         return float(self.time[k - 1] + part * (self.time[k] - self.time[k - 1]))
 
-    def _between(self, k: int, s: float) -> float:
-        """The Hermite polynomial at the fraction s of step k."""
-        step = self.time[k + 1] - self.time[k]
-        a, b = self.loss[k], self.loss[k + 1]
-        p, q = step * self.rate[k], step * self.rate[k + 1]
+    def _between(self, k: int) -> Callable[[float], float]:
+        """The Hermite polynomial of the fraction of step k."""
+        start, end = self.time[k : k + 2].tolist()
+        step = end - start
+        a, b = self.loss[k : k + 2].tolist()
+        p, q = (step * slope for slope in self.rate[k : k + 2].tolist())
         if self.curvature is None:
             # slopes no steeper than three times the chord: the cubic stays monotone
             p, q = (min(0.0, max(slope, 3 * (b - a))) for slope in (p, q))
             c, d = p + q + 2 * (a - b), -2 * p - q - 3 * (a - b)
-            return float(a + s * (p + s * (d + s * c)))
-        c, d = 0.5 * step**2 * self.curvature[k], 0.5 * step**2 * self.curvature[k + 1]
+            return lambda s: a + s * (p + s * (d + s * c))
+        c, d = (0.5 * step**2 * bend for bend in self.curvature[k : k + 2].tolist())
         third = 10 * (b - a) - 6 * p - 4 * q - 3 * c + d
         fourth = -15 * (b - a) + 8 * p + 7 * q + 3 * c - 2 * d
         fifth = 6 * (b - a) - 3 * (p + q) - c + d
-        return float(a + s * (p + s * (c + s * (third + s * (fourth + s * fifth)))))
+        return lambda s: a + s * (p + s * (c + s * (third + s * (fourth + s * fifth))))
 
     def flattest(
         self, start: float, end: float, high: float = math.inf, low: float = -math.inf
@@ -137,15 +138,15 @@ def _chords(time: Curve, loss: Curve, grain: float, part: float) -> Curve:
     return (loss[b] - loss[a]) / np.where(lasted > 0, lasted, 1.0)
 
 
-def _falls_to_zero(function: Callable[[float], float]) -> float:
-    """Where a function falls through zero between 0 and 1: the Illinois method."""
-    low, high, above, below = 0.0, 1.0, function(0.0), function(1.0)
+def _falls_to(function: Callable[[float], float], level: float) -> float:
+    """Where a function falls to a level between 0 and 1: the Illinois method."""
+    low, high, above, below = 0.0, 1.0, function(0.0) - level, function(1.0) - level
     for _ in range(60):
         if below == 0 or high - low <= 1e-14 or above <= 0:
             break
         middle = high - below * (high - low) / (below - above)
         middle = middle if low < middle < high else 0.5 * (low + high)
-        value = function(middle)
+        value = function(middle) - level
         if value > 0:
             low, above, below = middle, value, 0.5 * below
         else:

@@ -62,9 +62,8 @@ class FlowRun:
         """What is left to integrate from here."""
         self._origin = self.time
         return ode.Integration(
-            self.flow,
+            ode.Stepper(self.flow, kind, self.state),
             self.state,
-            kind=kind,
             rtol=rtol,
             times=times[times >= self.time] - self.time,
             max_time=max_time - self.time,

@@ -7,6 +7,7 @@ at zero: at time 1e50 float64 cannot tell apart two moments of an event that las
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -21,7 +22,7 @@ from saddlewalk.ode.method import AbstractMethod
 from saddlewalk.ode.rosenbrock import Rosenbrock
 from saddlewalk.ode.runge_kutta import RungeKutta
 from saddlewalk.ode.system import AbstractFlow, StateLike
-from saddlewalk.programs import compiled, fetched, is_array
+from saddlewalk.programs import Bound, compiled, fetched, is_array
 
 METHODS: dict[str, type[AbstractMethod]] = {
     "explicit": RungeKutta,
@@ -29,6 +30,7 @@ METHODS: dict[str, type[AbstractMethod]] = {
     "stabilized": Chebyshev,
 }
 _FOREVER = 1e300
+_NEVER = np.zeros(0)
 _MOST_REFUSED = 4
 """Pieces without one good step after which an integration has stalled."""
 _PIECE_FLOPS = 5e8
@@ -43,8 +45,7 @@ class Piece(NamedTuple):
 
     time: np.ndarray
     states: np.ndarray
-    contexts: Any
-    """States that were kept, and the context of each."""
+    """States that were kept."""
     saved: Any
     """What the flow says of each of them."""
     requested_time: np.ndarray
@@ -58,37 +59,65 @@ class Piece(NamedTuple):
     stalled: bool
 
 
+class Stepper:
+    """The steps of a flow: one compiled piece, which serves every integration of it, in whatever context.
+
+    Parameters
+    ----------
+    flow : the system.
+    kind : of the steps: one of `METHODS`.
+    like : a state: its shape decides how many steps make a piece.
+    """
+
+    def __init__(self, flow: AbstractFlow, kind: str, like: StateLike) -> None:
+        if kind not in METHODS:
+            raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(METHODS)}.")
+        self.method = METHODS[kind](flow)
+        self.init, self.context = self.method.init, flow.context
+        self.length = _piece_length(self.method, like)
+
+    @cached_property
+    def piece(self) -> Callable[..., Any]:
+        """One piece: where it ends, its moments and states, what was seen of them, and what it took."""
+        if self.method.flow.watches:
+            bound = Bound(self.method, self.length)
+            return lambda *given: bound(_piece, *given)
+        step, look = _piece.of(self.method, self.length), _observed.of(self.method.flow)
+
+        def run(begin: Begin, *request: Any) -> Any:
+            end, time, states, _, counts = step(begin, *request)
+            return (end, *fetched((time, states, look(states, counts[0]), counts)))
+
+        return run
+
+
 class Integration:
     """One integration between its compiled pieces: where it is, and what it asks for next.
 
     Parameters
     ----------
-    flow : the system.
+    stepper : the system, and the kind of its steps.
     start : its state at time 0.
-    kind : of the steps: one of `METHODS`.
     rtol : error of one step, relative to the flow's `error_scale`.
+    context : of the flow at the start; its own by default.
     times : moments at which the state is wanted; none if empty.
     max_time, max_steps : stop there in any case.
     """
 
     def __init__(
         self,
-        flow: AbstractFlow,
+        stepper: Stepper,
         start: StateLike,
         *,
-        kind: str,
         rtol: float,
-        times: np.ndarray,
+        context: Any = None,
+        times: np.ndarray = _NEVER,
         max_time: float = math.inf,
         max_steps: int = 1_000_000,
     ) -> None:
-        if kind not in METHODS:
-            raise InputError(f"Unknown kind of step '{kind}'. Known: {', '.join(METHODS)}.")
-        self.method = METHODS[kind](flow)
-        self.times = times
-        self.start = np.asarray(start)
-        self.length = _piece_length(self.method, self.start)
-        self.begin = Begin(self.start, self.method.init(self.start), flow.context, np.zeros(()))
+        self.stepper, self.times, start = stepper, times, np.asarray(start)
+        context = stepper.context if context is None else context
+        self.begin = Begin(start, stepper.init(start), context, np.zeros(()))
         self._rtol, self._max_time, self._max_steps = rtol, max_time, max_steps
         self._origin, self._taken, self._refused = 0.0, 0, 0
         self._stopped = False
@@ -108,11 +137,11 @@ class Integration:
         One that is over asks for a piece of no length.
         """
         horizon = 0.0 if self.over else min(self._max_time - self._origin, _FOREVER)
-        return np.float64(self._rtol), np.float64(horizon), self.times - self._origin
+        return self._rtol, horizon, self.times - self._origin
 
     def accept(self, out: Any) -> Piece | None:
         """Take what a piece brought; `None` where it brought no step and is to be tried again."""
-        end, time, states, contexts, saved, (kept, tried, evaluations, event) = out
+        end, time, states, saved, (kept, tried, evaluations, event) = out
         first, self.begin = self._taken == 0, end
         self._taken += int(tried)
         if kept == 0 and not event and self._refused < _MOST_REFUSED:
@@ -122,17 +151,20 @@ class Integration:
             return None
         self._refused, rows = 0, int(kept) + 1
         local = time[:rows]
-        asked = np.isin(local, self.times - self._origin)
+        asked = (
+            np.isin(local, self.times - self._origin)
+            if len(self.times)
+            else np.zeros(rows, dtype=bool)
+        )
         asked[0] &= first  # else it was the end of the piece before
         piece = Piece(
             time=self._origin + local,
             states=states[:rows],
-            contexts=jax.tree.map(lambda a: a[:rows], contexts),
             saved=jax.tree.map(lambda a: a[:rows], saved),
             requested_time=self._origin + local[asked],
             requested=jax.tree.map(lambda a: a[:rows][asked], saved) if asked.any() else None,
             end=np.asarray(end.y),
-            context=fetched(end.context),
+            context=end.context,
             steps=int(tried),
             evaluations=round(float(evaluations)),
             event=bool(event),
@@ -143,18 +175,22 @@ class Integration:
         return piece
 
 
-def integrate(flow: AbstractFlow, start: StateLike, **options: Any) -> Iterator[Piece]:
+def integrate(
+    flow: AbstractFlow | Stepper, start: StateLike, kind: str = "explicit", **options: Any
+) -> Iterator[Piece]:
     """Yield pieces of the solution until an event, `max_time` or `max_steps`.
 
     The options are those of an `Integration`. To stop earlier leave the loop.
 
     Parameters
     ----------
-    flow : the system.
+    flow : the system, or its steps, made before.
     start : its state at time 0.
-    **options : `kind`, `rtol`, `times`, `max_time` and `max_steps`, as in `Integration`.
+    kind : of the steps: one of `METHODS`.
+    **options : `rtol`, `context`, `times`, `max_time` and `max_steps`, as in `Integration`.
     """
-    for pieces in integrate_batch([Integration(flow, start, **options)]):
+    stepper = flow if isinstance(flow, Stepper) else Stepper(flow, kind, start)
+    for pieces in integrate_batch([Integration(stepper, start, **options)]):
         yield from pieces.values()
 
 
@@ -176,32 +212,25 @@ def integrate_batch(runs: Sequence[Integration]) -> Iterator[dict[int, Piece]]:
 
 
 def _one_by_one(run: Integration) -> Callable[[], list[Any]]:
-    step, look = _piece.of(run.method, run.length), _observed.of(run.method.flow)
-
-    def advance() -> list[Any]:
-        end, time, states, contexts, saved, counts = step(run.begin, *run.request())
-        if not run.method.flow.watches:
-            saved = look(states, counts[0])
-        return [(end, *fetched((time, states, contexts, saved, counts)))]
-
-    return advance
+    return lambda: [run.stepper.piece(run.begin, *run.request())]
 
 
 def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
     """The same piece for many flows, which differ in their arrays alone."""
-    moving, still = stack_arrays([run.method for run in runs])
-    moving_flow, still_flow = stack_arrays([run.method.flow for run in runs])
-    length = min(run.length for run in runs)
+    methods = [run.stepper.method for run in runs]
+    moving, still = stack_arrays(methods)
+    moving_flow, still_flow = stack_arrays([method.flow for method in methods])
+    length = min(run.stepper.length for run in runs)
 
     def advance() -> list[Any]:
         begin = stacked([run.begin for run in runs])
         requests = stacked([run.request() for run in runs])
-        end, time, states, contexts, saved, counts = _map_lanes(
+        end, time, states, saved, counts = _map_lanes(
             _piece_of, still, moving, begin, *requests, length=length
         )
-        if not runs[0].method.flow.watches:
+        if not methods[0].flow.watches:
             saved = _map_lanes(_observed_of, still_flow, moving_flow, states, counts[0])
-        return unstacked(jax.device_get((end, time, states, contexts, saved, counts)), len(runs))
+        return unstacked(jax.device_get((end, time, states, saved, counts)), len(runs))
 
     return advance
 
@@ -212,11 +241,11 @@ def _all_at_once(runs: Sequence[Integration]) -> Callable[[], list[Any]]:
 def _piece_of(
     method: AbstractMethod, begin: Begin, rtol: Any, horizon: Any, wanted: Any, *, length: int
 ) -> Any:
-    """Where a piece ends, its moments, states and contexts, what was seen of them, and what it took."""
+    """Where a piece ends, its moments and states, what was seen of them, and what it took."""
     last = run_piece(method, begin, rtol, horizon, wanted, length)
     end = Begin(last.y, last.memory, last.context, last.h)
     counts = (last.kept, last.tried, last.evaluations, last.event)
-    return end, last.times, last.states, last.contexts, last.seens, counts
+    return end, last.times, last.states, last.seens, counts
 
 
 def _observed_of(flow: AbstractFlow, states: Any, kept: Any) -> Any:

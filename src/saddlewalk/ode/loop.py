@@ -100,7 +100,6 @@ class Carry(NamedTuple):
     coarse: Bool[Array, ""]
     times: Float[Array, " most"]
     states: Float[Array, "most *shape"]
-    contexts: Any
     seens: Any
 
 
@@ -155,7 +154,6 @@ def run_piece(
         coarse=jnp.asarray(False),
         times=jnp.zeros(most + 1),
         states=jnp.zeros((most + 1, *y.shape)),
-        contexts=_rows(context, most + 1),
         seens=_rows(seen, most + 1),
     )
 
@@ -227,7 +225,6 @@ def _round(
         coarse=keep & ~first & (longer < _COARSE_CLOCK * time),
         times=carry.times.at[row].set(time, mode="drop"),
         states=carry.states.at[row].set(step.end, mode="drop"),
-        contexts=_put(carry.contexts, row, carry.context),
         seens=_put(carry.seens, row, seen.seen),
     )
 

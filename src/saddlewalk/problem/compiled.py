@@ -103,6 +103,21 @@ def climb(problem: Problem, theta: ParametersLike, residual: FunctionLike) -> Pa
     return problem.climb(theta, residual)
 
 
+@compiled
+def climbs(
+    problem: Problem, thetas: Float[Array | np.ndarray, "many width size"], residual: FunctionLike
+) -> Float[Array, "many width size"]:
+    """The same at many places.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    thetas : parameters `(many, width, size)`.
+    residual : what the units climb against, in function space.
+    """
+    return jax.lax.map(lambda theta: problem.climb(theta, residual), jnp.asarray(thetas))
+
+
 @seldom
 def hessian(problem: Problem, theta: ParametersLike) -> Float[Array, "all all"]:
     """The Hessian of the loss as a matrix: for small networks.

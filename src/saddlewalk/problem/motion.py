@@ -50,7 +50,10 @@ class AbstractMotion(AbstractFlow):
 
     def velocity(self, y: Parameters) -> Parameters:
         """Velocity of the coordinates."""
-        push = self.push(self.parameters(y))
+        return self.along(y, self.push(self.parameters(y)))
+
+    def along(self, y: Parameters, push: Parameters) -> Parameters:
+        """Velocity of the coordinates, for this one of the parameters."""
         # times exp(-y), not over theta: the derivative of a quotient squares 1e-160
         return push if self.sign is None else push * (self.sign * jnp.exp(-y))
 

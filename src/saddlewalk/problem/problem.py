@@ -446,12 +446,12 @@ def mean_norm(theta: ParametersLike) -> float:
     return float(np.sqrt(np.mean(norms(np.asarray(theta)) ** 2)))
 
 
-def norms(theta: Float[Kind, "width size"]) -> Float[Kind, "width 1"]:
+def norms(theta: Float[Kind, "*many width size"]) -> Float[Kind, "*many width 1"]:
     """Norm of each unit, kept as a column; free of underflow at scales like 1e-100.
 
     Parameters
     ----------
-    theta : parameters `(width, size)`, in NumPy or JAX.
+    theta : parameters `(width, size)`, or many of them, in NumPy or JAX.
     """
     xp = theta.__array_namespace__()
     largest = xp.max(xp.abs(theta), axis=-1, keepdims=True)

@@ -25,7 +25,6 @@ When does a unit wake? Alone, it would grow until the loss no longer falls along
 
 from typing import Any, ClassVar, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
@@ -38,14 +37,14 @@ _TINY = 1e-300
 
 
 class Rules(NamedTuple):
-    """Who moves in a phase, and what ends it. Arrays, so that one program serves all phases.
+    """Who moves in a phase, and what ends it. Numbers of an array, so that one program serves all phases.
 
-    The numbers are those of `Thresholds`, which says why.
+    They are those of `Thresholds`, which says why.
     """
 
-    dormant_move: Bool[Either, ""]
-    active_move: Bool[Either, ""]
-    wakes_by_norm: Bool[Either, ""]
+    dormant_move: Any
+    active_move: Any
+    wakes_by_norm: Any
     """Wake at a norm (Eq 3) instead of a part of the size at rest."""
     wake: Float[Either, ""]
     """The norm, or the ratio B/U, at which a dormant unit wakes."""
@@ -57,10 +56,8 @@ class Rules(NamedTuple):
     """Growth of an active unit, relative to that of the fastest dormant one, that is not waited for."""
     least_alignment: Float[Either, ""]
     """Cosine between a unit and the residual below which it counts as this."""
-    largest: Float[Either, " width"]
-    """The largest drive that each unit ever had."""
     idle: Float[Either, ""]
-    """Part of it below which a unit has no utility left."""
+    """Part of its largest drive below which a unit has no utility left."""
     near: Float[Either, ""]
     """Part of it below which an active unit is so near to its rest that it may be at rest."""
     last: Float[Either, ""]
@@ -71,8 +68,27 @@ class Rules(NamedTuple):
     """Loss that is as good as none."""
     late: Float[Either, ""]
     """How far past its threshold a unit may be when it wakes, in the logarithm."""
-    stops: Bool[Either, ""]
+    stops: Any
     """Whether the motion ends when a unit wakes or sleeps, instead of going on with it."""
+
+    @classmethod
+    def of(cls, numbers: Float[Array, " rules"]) -> "Rules":
+        """From one array, in which what is true is 1."""
+        rules = cls(*(numbers[k] for k in range(len(cls._fields))))
+        truths = ("dormant_move", "active_move", "wakes_by_norm", "stops")
+        return rules._replace(**{name: getattr(rules, name) > 0 for name in truths})
+
+
+class Stand(NamedTuple):
+    """What changes from piece to piece of a walk."""
+
+    active: Bool[Either, " width"]
+    residual: Float[Either, "..."]
+    """Of the active units; used while they rest."""
+    largest: Float[Either, " width"]
+    """The largest drive that each unit ever had."""
+    numbers: Float[Either, " rules"]
+    """The rules of the phase."""
 
 
 class View(NamedTuple):
@@ -97,6 +113,8 @@ class Margins(NamedTuple):
     """Whether each is far from its rest, on its way up."""
     dozing: Bool[Array, " width"]
     """Whether an active one is so small, and on its way up, that it might as well be dormant."""
+    active: Bool[Array, " width"]
+    """Who was."""
     view: View
     """What they are judged by."""
 
@@ -107,20 +125,36 @@ class Alternation(AbstractMotion):
     active: Bool[Either, " width"]
     residual: Float[Either, "..."]
     """Residual of the active units; used while they rest."""
-    rules: Rules
+    largest: Float[Either, " width"]
+    """The largest drive that each unit ever had."""
+    numbers: Float[Either, " rules"]
+    """The rules, as one array."""
 
     watches: ClassVar[bool] = True
+
+    @property
+    def rules(self) -> Rules:
+        """Who moves, and what ends it."""
+        return Rules.of(self.numbers)
 
     def push(self, theta: Parameters) -> Parameters:
         """Everybody climbs against the residual of the active units, if they may move."""
         residual = jax.lax.cond(
             self.rules.active_move,
-            lambda th: self.problem.residual(self.only_active(th)),
+            lambda th: self.present_residual(th),
             lambda th: self.residual,
             theta,
         )
+        return self.push_against(residual, theta)
+
+    def push_against(self, residual: Float[Array, "..."], theta: Parameters) -> Parameters:
+        """The same where the residual is known."""
         moves = jnp.where(self.active, self.rules.active_move, self.rules.dormant_move)
         return jnp.where(moves[:, None], self.problem.climb(theta, residual), 0.0)
+
+    def present_residual(self, theta: Parameters) -> Float[Array, "..."]:
+        """The residual that the active units leave with these parameters."""
+        return self.problem.residual(self.only_active(theta))
 
     def only_active(self, theta: Parameters) -> Parameters:
         """The parameters with those of dormant units at zero."""
@@ -137,7 +171,7 @@ class Alternation(AbstractMotion):
     def margins(self, theta: Parameters, push: Parameters) -> Margins:
         """Distance to each event, for units that are pushed like this."""
         problem, rules = self.problem, self.rules
-        residual = problem.residual(self.only_active(theta))
+        residual = self.present_residual(theta)
         loss, squares = self.active_loss(theta), problem.squares(theta)
         utility = problem.utility_of_climb(theta, push, residual)
         bend = squares if problem.squared else self._bend(theta)
@@ -157,6 +191,7 @@ class Alternation(AbstractMotion):
             resting=self._resting(theta, push, loss, awake, on_its_way),
             rising=rising,
             dozing=dozing,
+            active=self.active,
             view=View(loss, rate, drive, jnp.sqrt(squares)),
         )
 
@@ -201,7 +236,7 @@ class Alternation(AbstractMotion):
     ) -> Float[Array, ""]:
         """Active units rest when they are calm beside the dormant ones that wait, or exhausted."""
         growth = growth_rates(theta, push)
-        drive = drives(self.problem, theta, push) / self.rules.largest
+        drive = drives(self.problem, theta, push) / self.largest
         waiting = jnp.any(~awake & (drive > self.rules.idle))
         falls = self._loss_falls(self.loss_rate(theta, push), loss, growth)
         restless = jnp.maximum(falls, self._units_move(growth, on_its_way))
@@ -253,13 +288,13 @@ class Alternation(AbstractMotion):
         return self.rules.late
 
     @property
-    def context(self) -> Bool[Either, " width"]:
-        """Who is active."""
-        return self.active
+    def context(self) -> Stand:
+        """Who is active, the residual, the largest drives, and the rules."""
+        return Stand(self.active, self.residual, self.largest, self.numbers)
 
-    def within(self, context: Bool[Either, " width"]) -> "Alternation":
-        """The same rules with other active units."""
-        return eqx.tree_at(lambda flow: flow.active, self, context)
+    def within(self, context: Stand) -> "Alternation":
+        """The same units elsewhere in the walk."""
+        return type(self)(self.problem, self.drive, self.sign, *context)
 
     def watch(self, y: Parameters, velocity: Parameters) -> Watch:
         """The nearest event: units wake and sleep, and the motion goes on; or it ends."""
@@ -271,4 +306,5 @@ class Alternation(AbstractMotion):
         margin = jnp.minimum(jnp.minimum(units, resting), 1e3)
         now = jnp.maximum(margin, 0.0)
         active = (self.active & (margins.sleeping > now)) | (margins.waking <= now)
-        return Watch(margin, active, (units > now) | self.rules.stops, margins)
+        ends = (units > now) | self.rules.stops
+        return Watch(margin, self.context._replace(active=active), ends, margins)

@@ -4,26 +4,31 @@ With the residual frozen dormant units do not feel each other. In direction u an
 
 .. math:: \frac{du_i}{ds} = w_i\, P_{u_i} c_i, \qquad \frac{dl_i}{ds} = w_i\, u_i^\top c_i, \qquad
           c_i = \nabla U(e^{l_i} u_i)\, e^{-(\kappa-1) l_i}, \qquad
-          \frac{dt}{ds} = \Big(\sum_j e^{(\kappa-2) l_j}\Big)^{-1},
+          \frac{dt}{ds} = \Big(\sum_j e^{p (\kappa-2) l_j}\Big)^{-1/p},
 
-with weights :math:`w_i = e^{(\kappa-2) l_i} dt/ds` that add up to 1: nothing here is small, whatever the
-scale, and once a unit has found its direction its logarithm grows in proportion to s.
+with weights :math:`w_i = e^{(\kappa-2) l_i} dt/ds`, of which the largest is near 1: nothing here is small,
+whatever the scale, and once a unit has found its direction its logarithm grows in proportion to s. The power
+p makes the sum a smooth maximum: with p = 1 a thousand units alike would slow the clock a thousand times.
 """
 
 import math
-from typing import ClassVar
+from collections.abc import Iterator
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.ode import AbstractFlow, Watch
-from saddlewalk.problem import Problem, norms
+from saddlewalk.ode import AbstractFlow, Piece, Watch, integrate
+from saddlewalk.problem import norms
 from saddlewalk.problem.motion import Either
-from saddlewalk.theory.agf.alternation import Alternation
-from saddlewalk.theory.agf.leap import Weights, climb_of
+from saddlewalk.theory.agf.alternation import Alternation, Stand
+from saddlewalk.theory.agf.leap import Climbs, Weights
+from saddlewalk.theory.agf.phase import Phase
 
+_POWER = 8.0
+"""Of the smooth maximum that sets the pace of the clock."""
 _GROWTH = 0.5
 """Most growth in a step, in the exponent: what a step makes of what is tiny is then right to 1e-5."""
 _PROBED = 1e-3
@@ -32,16 +37,17 @@ _LEADING = math.log(1e-16)
 """Logarithm of a norm below which a unit is its leading order, to the last digit."""
 
 
-def steepest(problem: Problem, residual: Float[np.ndarray, "..."]) -> float:
+def steepest(climb: Climbs, shape: tuple[int, int], degree: int) -> float:
     """About the largest drive of a unit in any direction against a residual: some steps up from anywhere.
 
     Parameters
     ----------
-    problem : units, data and loss.
-    residual : what they climb against.
+    climb : the velocity of dormant units against the residual.
+    shape : of their parameters, `(width, size)`.
+    degree : by which they grow.
     """
-    climb, power = climb_of(problem, residual), problem.pace_degree - 1
-    probes = np.random.default_rng(0).normal(size=(problem.width, problem.size))
+    power = degree - 1
+    probes = np.random.default_rng(0).normal(size=shape)
     largest = 0.0
     for _ in range(4):
         probes = climb(_PROBED * probes / norms(probes))
@@ -51,16 +57,11 @@ def steepest(problem: Problem, residual: Float[np.ndarray, "..."]) -> float:
     return max(largest, 1e-300)
 
 
-class Climb(AbstractFlow):
-    """Dormant units of degree above 2 on their own clock.
+class Clock(NamedTuple):
+    """The clock of a plateau, on which nothing is small."""
 
-    The state has two columns more than parameters: the logarithm of each norm, and the time that has passed
-    over `unit`, the same in every row.
-    """
-
-    alternation: Alternation
     first: Float[Either, ""]
-    """Logarithm of the sum over the norms to the power kappa - 2 at the beginning."""
+    """Logarithm of dt/ds at the beginning, with a minus."""
     drive: Float[Either, ""]
     """The largest drive: the natural unit of the velocity of a direction."""
     horizon: Float[Either, ""]
@@ -69,32 +70,52 @@ class Climb(AbstractFlow):
     """The longest step: beside a direction that was found, and rests, those that come next may be growing,
     too small to be seen by the error of a step."""
 
-    watches: ClassVar[bool] = True
-
-    @property
-    def reach(self) -> Either:
-        """The longest step."""
-        return self.most
-
     @classmethod
-    def of(cls, flow: Alternation, theta: Weights, drive: float, horizon: float) -> "Climb":
-        """The plateau of these units; it may last until the horizon."""
-        degree = flow.problem.pace_degree
-        logs = (degree - 2) * np.log(norms(theta))[~flow.active]
-        first = float(np.logaddexp.reduce(logs.ravel()))
-        most = _GROWTH * drive / ((degree - 1) * steepest(flow.problem, np.asarray(flow.residual)))
+    def of(cls, phase: Phase, theta: Weights, drive: float, horizon: float) -> "Clock":
+        """Of a plateau of these units, which may last until the horizon."""
+        degree = phase.problem.pace_degree
+        logs = (degree - 2) * np.log(norms(theta))[~phase.active]
+        first = float(np.logaddexp.reduce(_POWER * logs.ravel())) / _POWER
+        most = _GROWTH * drive / ((degree - 1) * steepest(phase.climb, theta.shape, degree))
         numbers = (first, drive, horizon * math.exp(first) * drive, most)
-        return cls(flow, *(np.asarray(value, dtype=np.float64) for value in numbers))
-
-    @property
-    def slack(self) -> Array:
-        """As for every unit that wakes."""
-        return self.alternation.slack
+        return cls(*(np.asarray(value, dtype=np.float64) for value in numbers))
 
     @property
     def unit(self) -> float:
         """Time in which the largest units would change, at the beginning."""
         return math.exp(-float(self.first)) / float(self.drive)
+
+
+class Climb(AbstractFlow):
+    """Dormant units of degree above 2 on their own clock.
+
+    The state has two columns more than parameters: the logarithm of each norm, and the time that has passed
+    over `Clock.unit`, the same in every row.
+    """
+
+    alternation: Alternation
+    clock: Clock
+
+    watches: ClassVar[bool] = True
+
+    @property
+    def reach(self) -> Either:
+        """The longest step."""
+        return self.clock.most
+
+    @property
+    def context(self) -> tuple[Stand, Clock]:
+        """Where the walk stands, and its clock."""
+        return self.alternation.context, self.clock
+
+    def within(self, context: tuple[Stand, Clock]) -> "Climb":
+        """Another plateau."""
+        return Climb(self.alternation.within(context[0]), context[1])
+
+    @property
+    def slack(self) -> Array:
+        """As for every unit that wakes."""
+        return self.alternation.slack
 
     @staticmethod
     def state(theta: Weights) -> Float[np.ndarray, "width size_and_two"]:
@@ -120,10 +141,10 @@ class Climb(AbstractFlow):
         direction = y[:, :-2] / norms(y[:, :-2])
         dormant = ~jnp.asarray(self.alternation.active)[:, None]
         power = (self.alternation.problem.pace_degree - 2) * y[:, -2:-1]
-        total = jax.scipy.special.logsumexp(jnp.where(dormant, power, -jnp.inf))
-        weight = jnp.where(dormant, jnp.exp(power - total), 0.0) / self.drive
+        total = jax.scipy.special.logsumexp(jnp.where(dormant, _POWER * power, -jnp.inf)) / _POWER
+        weight = jnp.where(dormant, jnp.exp(power - total), 0.0) / self.clock.drive
         grows = jnp.sum(direction * climb, axis=1, keepdims=True)
-        time = jnp.broadcast_to(jnp.exp(self.first - total), grows.shape)
+        time = jnp.broadcast_to(jnp.exp(self.clock.first - total), grows.shape)
         return jnp.concatenate([weight * (climb - grows * direction), weight * grows, time], axis=1)
 
     def error_scale(self, y: Array) -> Array:
@@ -146,6 +167,21 @@ class Climb(AbstractFlow):
         margins = self.alternation.margins(theta, climb * jnp.exp(power * log_norm))
         grows_by = jnp.where(rules.wakes_by_norm, 1.0, problem.degree)
         waking = margins.waking - grows_by * (y[:, -2] - log_norm[:, 0])
-        late = 1e6 * (1 - y[0, -1] / self.horizon)  # and no later than a millionth
+        late = 1e6 * (1 - y[0, -1] / self.clock.horizon)  # and no later than a millionth
         margin = jnp.minimum(jnp.minimum(jnp.min(waking), late), 1e3)
-        return Watch(margin, (), jnp.asarray(True), margins.view.drive)
+        return Watch(margin, self.context, jnp.asarray(True), margins.view.drive)
+
+
+def on_own_clock(phase: Phase, theta: Weights, clock: Clock, **options: Any) -> Iterator[Piece]:
+    """Pieces of a plateau on its own clock.
+
+    Parameters
+    ----------
+    phase : a plateau.
+    theta : parameters `(width, size)` at its beginning.
+    clock : its clock.
+    **options : those of `ode.Integration`.
+    """
+    y = Climb.state(theta)
+    stepper = phase.motion.steps_of("explicit", y, lambda: Climb(phase.flow, clock))
+    return integrate(stepper, y, context=(phase.stand, clock), **options)

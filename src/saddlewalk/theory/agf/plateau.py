@@ -1,7 +1,7 @@
 """Plateaus: dormant units climb against a frozen residual, until the first wakes or active ones leave.
 
-In closed form where there is one (`leap`, degree 2), on a clock of their own above degree 2 (`climb`), and by
-steps where units pass kinks.
+In closed form where there is one (`leap`, degree 2), on a clock of their own above degree 2 (`climb`), and
+where units pass kinks each by steps of its own (`alone`).
 """
 
 import math
@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from saddlewalk import ode
 from saddlewalk.curves import Stopped
 from saddlewalk.problem import ParametersLike
-from saddlewalk.theory.agf.alternation import Alternation, Margins
-from saddlewalk.theory.agf.climb import Climb
-from saddlewalk.theory.agf.leap import climb_of, leap_ahead, leap_of
+from saddlewalk.theory.agf.alone import Alone
+from saddlewalk.theory.agf.alternation import Margins
+from saddlewalk.theory.agf.climb import Climb, Clock, on_own_clock
+from saddlewalk.theory.agf.leap import AbstractLeap, leap_ahead, leap_of
+from saddlewalk.theory.agf.phase import Phase
 
 if TYPE_CHECKING:
     from saddlewalk.theory.agf.walk import Walk
@@ -28,10 +29,10 @@ def cross_plateau(walk: "Walk") -> Stopped | None:
     walk : where it is, and the curve behind it.
     """
     walk.begin_phase()
-    if walk.problem.units.rotatable and not walk.active.all():
+    if walk.rotatable and not walk.active.all():
         walk.mix_dormant()
-    flow = walk.flow(plateau=True)
-    margins = walk.margins(flow)
+    phase = walk.phase(plateau=True)
+    margins = phase.margins(walk.theta)
     steps, least = 0, walk.at.first_steps
     while (margins.waking > walk.at.at_event).all():
         idle = walk.no_utility_left(np.asarray(margins.view.drive))
@@ -43,46 +44,41 @@ def cross_plateau(walk: "Walk") -> Stopped | None:
             break
         if walk.horizon <= 0 or steps >= walk.at.most_steps:
             return Stopped.LIMIT
-        if not _leap(walk, flow, margins):
-            taken = _climb(walk, flow, least)
+        ahead = _leap(walk, phase, margins)
+        if ahead is None:
+            taken = _climb(walk, phase, least)
             if taken is None:
                 return Stopped.STALLED
             steps, least = steps + taken, 2 * least
-        margins = walk.margins(flow)
+        margins = phase.margins(walk.theta) if ahead is None else ahead
     walk.end_tail(walk.lasted)
     row = walk.record.add(np.array([[walk.time, walk.present_loss, 0.0]]))
-    walk.record.add_moment(row, walk.theta, walk.active.copy(), walk.record.moments[-1].output)
+    walk.record.add_moment(row, walk.theta, walk.active.copy(), walk.record.last.output)
     walk.wake(margins, walk.at.at_event)
     return None
 
 
-def _climb(walk: "Walk", flow: Alternation, most: int) -> int | None:
+def _climb(walk: "Walk", phase: Phase, most: int) -> int | None:
     """Integrate dormant units; the steps that it took, or none if it stalled."""
-    if walk.problem.pace_degree > 2:
-        return _climb_on_own_clock(walk, flow)
+    if walk.above_2:
+        return _climb_on_own_clock(walk, phase)
     steps = 0
-    for piece in walk.integrate(flow, "explicit", walk.tolerance(plateau=True), most):
+    for piece in walk.integrate(phase, "explicit", walk.tolerance(plateau=True), most):
         steps += piece.steps
         if piece.stalled:
             return None
     return steps
 
 
-def _climb_on_own_clock(walk: "Walk", flow: Alternation) -> int | None:
-    climb = Climb.of(flow, walk.theta, float(walk.largest_drive.max()), walk.horizon)
+def _climb_on_own_clock(walk: "Walk", phase: Phase) -> int | None:
+    clock = Clock.of(phase, walk.theta, float(walk.largest_drive.max()), walk.horizon)
     origin, start, steps = walk.lasted, walk.theta, 0
-    for piece in ode.integrate(
-        climb,
-        climb.state(walk.theta),
-        kind="explicit",
-        rtol=walk.tolerance(plateau=True),
-        times=np.zeros(0),
-        max_steps=walk.at.most_steps,
-    ):
+    limits = {"rtol": walk.tolerance(plateau=True), "max_steps": walk.at.most_steps}
+    for piece in on_own_clock(phase, walk.theta, clock, **limits):
         steps += piece.steps
         walk.evaluations += piece.evaluations
-        walk.theta = np.where(walk.active[:, None], start, climb.parameters(piece.end))
-        walk.lasted = origin + climb.unit * float(piece.end[0, -1])
+        walk.theta = np.where(walk.active[:, None], start, Climb.parameters(piece.end))
+        walk.lasted = origin + clock.unit * float(piece.end[0, -1])
         walk.remember_drives(piece.saved)
         walk.tell(walk.level)
         if piece.stalled:
@@ -92,12 +88,21 @@ def _climb_on_own_clock(walk: "Walk", flow: Alternation) -> int | None:
     return steps
 
 
-def _leap(walk: "Walk", flow: Alternation, margins: Margins) -> bool:
-    """Go on in closed form to where the first unit wakes, as far as it is true; was it worth it?"""
-    residual = np.asarray(flow.residual)
-    leap = leap_of(walk.problem, walk.theta, residual)
+def _leap(walk: "Walk", phase: Phase, margins: Margins) -> Margins | None:
+    """Go on in closed form to where the first unit wakes, as far as it is true; the margins there, or none
+    if it is not worth it."""
+    leap = leap_of(walk.problem, walk.theta, phase.climb)
     if leap is None:
-        return False
+        return None
+    ahead = _try_leap(walk, phase, leap, margins)
+    if ahead is None and not walk.problem.smooth and walk.problem.units.exchangeable:
+        tolerance = walk.tolerance(plateau=True)
+        ahead = _try_leap(walk, phase, Alone(phase, walk.theta, leap.fastest, tolerance), margins)
+    return ahead
+
+
+def _try_leap(walk: "Walk", phase: Phase, leap: AbstractLeap, margins: Margins) -> Margins | None:
+    """One kind of leap."""
     start, horizon = walk.theta, walk.horizon
     fastest = np.maximum(leap.fastest, 1e-300)  # a unit that sees no sample does not move
     pace = np.where(walk.active, 1e-300, (2.0 if walk.real_time else 1.0) * fastest)
@@ -105,17 +110,18 @@ def _leap(walk: "Walk", flow: Alternation, margins: Margins) -> bool:
     def moved(theta: ParametersLike) -> np.ndarray:
         return np.where(walk.active[:, None], start, theta)
 
-    time = leap_ahead(
+    time, margins = leap_ahead(
         leap,
-        climb_of(walk.problem, residual),
-        lambda theta: walk.margins(flow, moved(theta)),
+        phase.climb,
+        lambda theta: phase.margins(moved(theta)),
         margins,
         pace=pace,
         late=walk.late,
         horizon=horizon,
         at=walk.at,
     )
+    walk.evaluations += leap.evaluations
     if not (time * float(leap.fastest.max()) > walk.at.worth or time == horizon):
-        return False
+        return None
     walk.theta, walk.lasted = moved(leap.after(time)), walk.lasted + time
-    return True
+    return margins

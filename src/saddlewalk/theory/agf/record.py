@@ -1,6 +1,8 @@
 """What a walk leaves behind: the loss curve, the network at some of its points, and where it rested."""
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,13 +27,27 @@ class Moment:
         return np.where(self.active[:, None], np.asarray(self.theta), 0.0)
 
 
+class Block(NamedTuple):
+    """The network at rows of the curve that follow each other, beginning with `first`."""
+
+    first: int
+    theta: np.ndarray
+    active: np.ndarray
+    output: np.ndarray
+
+    def moment(self, k: int) -> Moment:
+        """The network at its row k, or at that of its rows which is nearest."""
+        k = min(max(k, 0), len(self.theta) - 1)
+        return Moment(self.first + k, self.theta[k], self.active[k], self.output[k])
+
+
 class Record:
     """Rows of a loss curve (time, loss, rate), and the network at some of them."""
 
     def __init__(self) -> None:
         self._rows: list[np.ndarray] = []
         self._length = 0
-        self.moments: list[Moment] = []
+        self._blocks: list[Block] = []
         self.rests: list[int] = []
         """Rows at which all active units rested."""
 
@@ -45,7 +61,24 @@ class Record:
         self, row: int, theta: ParametersLike, active: np.ndarray, output: np.ndarray
     ) -> None:
         """Remember the network at a row."""
-        self.moments.append(Moment(row, theta, active, output))
+        self.add_moments(row, np.asarray(theta)[None], active[None], output[None])
+
+    def add_moments(
+        self, first: int, theta: np.ndarray, active: np.ndarray, output: np.ndarray
+    ) -> None:
+        """Remember the network at all rows from one on."""
+        self._blocks.append(Block(first, theta, active, output))
+
+    @property
+    def first(self) -> Moment:
+        """The network at the start."""
+        return self._blocks[0].moment(0)
+
+    @property
+    def last(self) -> Moment:
+        """The network as it was remembered last."""
+        block = self._blocks[-1]
+        return block.moment(len(block.theta) - 1)
 
     def add_rest(self, time: float, loss: float, rate: float, moment: Moment) -> None:
         """One more row, at which active units rest."""
@@ -55,9 +88,8 @@ class Record:
 
     def nearest(self, row: int) -> Moment:
         """The remembered network nearest to a row of the curve."""
-        places = [moment.index for moment in self.moments]
-        k = int(np.searchsorted(places, row))
-        near = self.moments[max(k - 1, 0) : k + 1]
+        k = bisect_right([block.first for block in self._blocks], row)
+        near = [block.moment(row - block.first) for block in self._blocks[max(k - 1, 0) : k + 1]]
         return min(near, key=lambda moment: abs(moment.index - row))
 
     @property

@@ -12,9 +12,10 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.problem import ParametersLike, norms
+from saddlewalk.problem import ParametersLike, Problem, norms
 from saddlewalk.programs import compiled
-from saddlewalk.theory.agf.alternation import Alternation
+from saddlewalk.theory.agf.alternation import Alternation, Stand
+from saddlewalk.theory.agf.phase import Phase
 from saddlewalk.theory.agf.thresholds import Thresholds
 
 _TINY = 1e-300
@@ -75,7 +76,7 @@ class Outlook:
 
 
 def bottom_of_tail(
-    flow: Alternation, theta: ParametersLike, level: float, at: Thresholds
+    phase: Phase, theta: ParametersLike, level: float, at: Thresholds
 ) -> np.ndarray | None:
     """The critical point beside which gradient flow has settled; none if it is passing a saddle.
 
@@ -84,21 +85,21 @@ def bottom_of_tail(
 
     Parameters
     ----------
-    flow : the transition.
+    phase : the transition.
     theta : parameters `(width, size)`.
     level : loss on the plateau before.
     at : how much a tail may hold, and how far its bottom may be.
     """
     from scipy.optimize import minimize
 
-    shape, awake = np.shape(theta), np.asarray(flow.active)
+    shape, awake = np.shape(theta), phase.active
     active = np.repeat(awake, shape[1])
-    y = np.array(flow.state(np.asarray(theta))).ravel()
+    y = np.array(phase.state(np.asarray(theta))).ravel()
 
     def cost(some: np.ndarray) -> tuple[float, np.ndarray]:
         y[active] = some
-        loss, slope = _active_loss(flow, y.reshape(shape))
-        return float(loss), np.asarray(slope).ravel()[active]
+        loss, slope = phase.ask(_active_loss, y.reshape(shape))
+        return float(loss), slope.ravel()[active]
 
     options = {"maxiter": at.polish, "maxfun": 2 * at.polish, "gtol": 1e-12, "ftol": 1e-15}
     before = cost(y[active].copy())[0]
@@ -106,11 +107,12 @@ def bottom_of_tail(
     if before - found.fun > at.tail * (level - before):
         return None
     y[active] = found.x
-    bottom = np.asarray(flow.parameters(y.reshape(shape)))
+    bottom = phase.parameters(y.reshape(shape))
     ratio = norms(bottom)[awake] / norms(np.asarray(theta))[awake]
     return bottom if np.abs(np.log(ratio)).max() < at.near else np.asarray(theta)
 
 
 @compiled
-def _active_loss(flow: Alternation, y: ParametersLike) -> Any:
+def _active_loss(problem: Problem, drive: Any, sign: Any, stand: Stand, y: ParametersLike) -> Any:
+    flow = Alternation(problem, drive, sign, *stand)
     return jax.value_and_grad(lambda state: flow.active_loss(flow.parameters(state)))(y)

@@ -26,9 +26,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.problem import norms
-from saddlewalk.programs import compiled, fetched, seldom
-from saddlewalk.theory.agf.alternation import Alternation
+from saddlewalk.problem import Problem, norms
+from saddlewalk.programs import compiled, seldom
+from saddlewalk.theory.agf.alternation import Alternation, Stand
+from saddlewalk.theory.agf.phase import Phase
 from saddlewalk.theory.agf.thresholds import Thresholds
 
 _FAINT = 1e-8
@@ -61,17 +62,17 @@ class Relaxation:
     velocity: Float[np.ndarray, " modes"]
 
     @classmethod
-    def of(cls, flow: Alternation, y: State, slow: float) -> "Relaxation":
-        """Of the active units of a flow; what changes more slowly than this counts as at rest."""
-        velocity, jacobian = fetched(_linearized(flow, y))
-        weight = _metric(flow, y).ravel()
-        kept = np.repeat(np.asarray(flow.active), y.shape[1])
+    def of(cls, phase: Phase, y: State, slow: float) -> "Relaxation":
+        """Of the active units of a phase; what changes more slowly than this counts as at rest."""
+        velocity, jacobian = phase.ask(_linearized, y)
+        weight = _metric(phase, y).ravel()
+        kept = np.repeat(phase.active, y.shape[1])
         kept &= weight > _FAINT * weight[kept].max(initial=0.0)
         s = weight[kept]
         matrix = -jacobian[kept][:, kept] * (s[:, None] / s)
         rates, modes = np.linalg.eigh(0.5 * (matrix + matrix.T))
         speed = modes.T @ (s * velocity.ravel()[kept])
-        return cls(y, kept, s, flow.sign is not None, slow, rates, modes, speed)
+        return cls(y, kept, s, phase.sign is not None, slow, rates, modes, speed)
 
     @cached_property
     def bends(self) -> np.ndarray:
@@ -170,7 +171,7 @@ class Tail:
 
 
 def find_tail(
-    flow: Alternation,
+    phase: Phase,
     theta: State,
     relaxation: Relaxation,
     at: Thresholds,
@@ -181,7 +182,7 @@ def find_tail(
 
     Parameters
     ----------
-    flow : a transition.
+    phase : a transition.
     theta : parameters `(width, size)`.
     relaxation : of its active units, here.
     at : what a tail may leave out.
@@ -195,7 +196,7 @@ def find_tail(
     end, before, offs = relaxation.start, relaxation.velocity, [1.0]
     while offs[-1] > at.tail_rest:
         end = end + relaxation.newton_step(before)
-        velocity, loss, got, grows = fetched(_landed(flow, end, later, theta))
+        velocity, loss, got, grows = phase.ask(_landed, end, later, theta)
         left = relaxation.in_modes(velocity)
         offs.append(_ratio(left[relaxation.bends], relaxation.velocity))
         if not offs[-1] <= at.tail_step * offs[-2]:  # slower than a tail, or at the last digit
@@ -206,44 +207,52 @@ def find_tail(
         return None
     if not real_time:
         got, grows = 0 * got, 0 * grows
-    dormant = ~np.asarray(flow.active)
+    dormant = ~phase.active
     size = np.maximum(norms(theta)[:, 0], 1e-300)  # a dormant unit may have shrunk to nothing
     gets = (norms(got)[:, 0] / size)[dormant]
     lasts = _ratio(relaxation.over(3), relaxation.over(2))
     growth = np.abs(grows[dormant]).max(initial=0.0)
     if not bool((gets * (off + gets + growth * lasts) <= at.tail_error).all()):
         return None
-    moved = theta * np.exp(got / theta) if flow.sign is not None else theta + got
+    moved = theta * np.exp(got / theta) if phase.sign is not None else theta + got
     large = relaxation.kept.reshape(theta.shape)
-    still = np.asarray(flow.active)[:, None] & ~large & (flow.sign is None)
-    landed = np.where(large, flow.parameters(end), np.where(still, theta, moved))
-    signs = None if flow.sign is None else np.asarray(flow.sign)
-    return Tail(relaxation, time, leaves, signs, end, float(loss), landed)
+    still = phase.active[:, None] & ~large & (phase.sign is None)
+    landed = np.where(large, phase.parameters(end), np.where(still, theta, moved))
+    return Tail(relaxation, time, leaves, phase.sign, end, float(loss), landed)
 
 
 def _ratio(small: np.ndarray, large: np.ndarray) -> float:
     return float(np.linalg.norm(small)) / max(float(np.linalg.norm(large)), 1e-300)
 
 
-def _metric(flow: Alternation, y: State) -> State:
-    """The factors of `flow.symmetrizer`, without JAX."""
-    if flow.sign is not None:
+def _metric(phase: Phase, y: State) -> State:
+    """The factors of `Alternation.symmetrizer`, without JAX."""
+    if phase.sign is not None:
         return np.exp(y)
-    return np.broadcast_to(1 / np.sqrt(np.asarray(flow.problem.rates)), y.shape)
+    return np.broadcast_to(1 / np.sqrt(np.asarray(phase.problem.rates)), y.shape)
 
 
 @compiled
-def _linearized(flow: Alternation, y: Any) -> Any:
+def _linearized(problem: Problem, drive: Any, sign: Any, stand: Stand, y: Any) -> Any:
     """Velocity and Jacobian."""
-    flat = lambda z: flow.velocity(z.reshape(y.shape)).ravel()  # noqa: E731
+    flow = Alternation(problem, drive, sign, *stand)
+    flat = lambda z: _velocity(flow, z.reshape(y.shape)).ravel()  # noqa: E731
     start = jnp.asarray(y).ravel()
-    return flow.velocity(jnp.asarray(y)), jax.jacfwd(flat)(start)
+    return _velocity(flow, jnp.asarray(y)), jax.jacfwd(flat)(start)
+
+
+def _velocity(flow: Alternation, y: Any) -> Any:
+    """That of a transition."""
+    theta = flow.parameters(y)
+    return flow.along(y, flow.push_against(flow.present_residual(theta), theta))
 
 
 @seldom
-def _landed(flow: Alternation, y: Any, direction: Any, theta: Any) -> Any:
+def _landed(
+    problem: Problem, drive: Any, sign: Any, stand: Stand, y: Any, direction: Any, theta: Any
+) -> Any:
     """Velocity and loss where a tail leads; what units get of the residual's change, and how they grow."""
-    problem = flow.problem
+    flow = Alternation(problem, drive, sign, *stand)
     y, theta = jnp.asarray(y), jnp.asarray(theta)
 
     def residual(state: Any) -> Any:
@@ -252,4 +261,4 @@ def _landed(flow: Alternation, y: Any, direction: Any, theta: Any) -> Any:
     now, change = jax.jvp(residual, (y,), (jnp.asarray(direction),))
     growth = jnp.sum(problem.climb(theta, now) * (theta / norms(theta) ** 2), axis=1)
     loss = flow.active_loss(flow.parameters(y))
-    return flow.velocity(y), loss, problem.climb(theta, change), growth
+    return _velocity(flow, y), loss, problem.climb(theta, change), growth

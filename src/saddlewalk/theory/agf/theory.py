@@ -189,7 +189,7 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
                 loss=jump.after,
                 units=on,
                 dormant=off,
-                feature=name_feature(walk.problem, before.alone, after.alone, on),
+                feature=name_feature(walk.problem, walk.ask, before.alone, after.alone, on),
             )
         )
     return tuple(stages)
@@ -197,7 +197,7 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
 
 def _is_over(walk: Walk, after: Moment) -> bool:
     """Whether none of the units that had not settled at the start has risen since."""
-    first = walk.record.moments[0].output
+    first = walk.record.first.output
     return not (after.active & ~walk.settled & (after.output > _RISEN * first)).any()
 
 

@@ -108,13 +108,13 @@ class Thresholds:
     """The same in a transition, in which units grow by a few powers of ten at most."""
     kinked_plateau_tolerance: float = 1e-5
     """With kinks: steps across them err in proportion to the tolerance, and their number grows as much."""
-    kinked_transition_tolerance: float = 1e-4
+    kinked_transition_tolerance: float = 5e-5
     """The same in a transition."""
     aligned: float = 1e-7
     """Part of a gradient that may still turn a unit that counts as aligned."""
     stabilized_tolerance: float = 1e-5
     """The same for stabilized steps, of order 2: they take half as many as at 1e-6."""
-    stiff_after: int = 1024
+    stiff_after: int = 512
     """Explicit steps after which a smooth transition counts as stiff."""
     stiff_after_above_2: int = 128
     """The same for degrees above 2, in which active units are stiff beside those that crawl."""

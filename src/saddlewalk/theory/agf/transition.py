@@ -33,8 +33,8 @@ def pass_transition(walk: "Walk") -> Stopped | None:
     walk.begin_phase()
     walk.near = walk.at.near_rest
     while taken < walk.at.most_steps and walk.horizon > 0:
-        flow = walk.flow(plateau=False)
-        margins = walk.margins(flow)
+        phase = walk.phase(plateau=False)
+        margins = phase.margins(walk.theta)
         if walk.apply(margins):
             continue
         if float(margins.resting) <= walk.at.at_event or not walk.active.any():
@@ -42,7 +42,7 @@ def pass_transition(walk: "Walk") -> Stopped | None:
                 return None
             continue
         tolerance, before = walk.tolerance(plateau=False, kind=kind), taken
-        for piece in walk.integrate(flow, kind, tolerance, patience):
+        for piece in walk.integrate(phase, kind, tolerance, patience):
             taken += piece.steps
             passed += float(piece.time[-1])
             if piece.stalled:
@@ -76,7 +76,7 @@ def _comes_to_rest(walk: "Walk", margins: Margins) -> bool:
             walk.rest()
             return True
         walk.near = max(0.1 * walk.near, walk.at.exhausted)
-        if float(walk.margins(walk.flow(plateau=False)).resting) > walk.at.at_event:
+        if float(walk.margins_in_transition().resting) > walk.at.at_event:
             return False
 
 
@@ -84,19 +84,19 @@ def _close_tail(walk: "Walk") -> bool:
     """Rest where the tail of the transition leads, if it is one; the clock stands at its beginning."""
     if walk.theta.size > walk.at.dense_tail or walk.problem.adaptive:
         return False
-    flow = walk.flow(plateau=False)
+    phase = walk.phase(plateau=False)
     # in any direction, not in theirs: what turns them may still be tiny
     size = norms(walk.theta[~walk.active])[:, 0].max(initial=0.0)
     growth = walk.largest_drive.max() * size ** (walk.problem.pace_degree - 2)
     factor = walk.at.slow if walk.problem.pace_degree > 2 else walk.at.slow_by_exponentials
     slow = factor * growth if walk.real_time and not walk.active.all() else 0.0
-    relaxation = Relaxation.of(flow, flow.state(walk.theta), slow)
-    tail = find_tail(flow, walk.theta, relaxation, walk.at, walk.time, walk.real_time)
+    relaxation = Relaxation.of(phase, phase.state(walk.theta), slow)
+    tail = find_tail(phase, walk.theta, relaxation, walk.at, walk.time, walk.real_time)
     if tail is None:
         return False
     before, awake, level = walk.theta, walk.active.copy(), walk.level
     walk.theta, walk.level, walk.tail = tail.theta, tail.loss, tail
-    walk.apply(walk.margins(walk.flow(plateau=False)))
+    walk.apply(walk.margins_in_transition())
     if (walk.active & ~awake).any():  # it does not rest: somebody wakes on the way there
         walk.theta, walk.level, walk.tail, walk.active = before, level, None, awake
         return False
@@ -143,8 +143,8 @@ def _is_leaving(walk: "Walk") -> bool:
     """Whether the active units are on their way from a saddle, slowly as yet."""
     if not walk.real_time or walk.theta.size > walk.at.dense_tail or walk.problem.adaptive:
         return False
-    flow = walk.flow(plateau=False)
-    return bool(Relaxation.of(flow, flow.state(walk.theta), 0.0).grows.any())
+    phase = walk.phase(plateau=False)
+    return bool(Relaxation.of(phase, phase.state(walk.theta), 0.0).grows.any())
 
 
 def _goes_nowhere(walk: "Walk", piece: ode.Piece) -> bool:
@@ -158,11 +158,10 @@ def _goes_nowhere(walk: "Walk", piece: ode.Piece) -> bool:
 def _settle(walk: "Walk") -> bool:
     """Rest here, or where a smooth loss has its bottom; False if that is no tail but a descent."""
     if walk.problem.smooth:
-        flow = walk.flow(plateau=False)
-        bottom = bottom_of_tail(flow, walk.theta, walk.level, walk.at)
+        bottom = bottom_of_tail(walk.phase(plateau=False), walk.theta, walk.level, walk.at)
         if bottom is None:
             return False
         walk.theta = bottom
-        walk.apply(walk.margins(walk.flow(plateau=False)))
+        walk.apply(walk.margins_in_transition())
     walk.rest()
     return True

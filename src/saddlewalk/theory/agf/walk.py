@@ -32,7 +32,6 @@ from contextlib import nullcontext
 from functools import cached_property
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
@@ -40,12 +39,13 @@ from saddlewalk import ode
 from saddlewalk.curves import Stopped
 from saddlewalk.problem import ParametersLike, Problem, compiled
 from saddlewalk.problem.motion import drives, signs
-from saddlewalk.programs import fetched, on_device, seldom
+from saddlewalk.programs import Bound, on_device
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alignment import aligned
-from saddlewalk.theory.agf.alternation import Alternation, Margins, Rules
+from saddlewalk.theory.agf.alternation import Margins, Rules, Stand
 from saddlewalk.theory.agf.climb import steepest
+from saddlewalk.theory.agf.phase import Motion, Phase
 from saddlewalk.theory.agf.plateau import cross_plateau
 from saddlewalk.theory.agf.record import Moment, Record
 from saddlewalk.theory.agf.tail import Tail
@@ -82,7 +82,8 @@ class Walk:
         theta = np.asarray(theta)
         problem = on_device(problem)
         self.problem, self.real_time = problem, real_time
-        apart = problem.units.rotatable and real_time
+        self.above_2, self.rotatable = problem.pace_degree > 2, problem.units.rotatable
+        apart = self.rotatable and real_time
         self.theta: np.ndarray = _apart(theta) if apart else theta
         self.at = Thresholds() if thresholds is None else thresholds
         self.aligned, self.max_time = aligned, max_time
@@ -91,12 +92,13 @@ class Walk:
         self.began = self.lasted = 0.0
         self.evaluations = 0
         self.sign = signs(problem, self.theta)
-        self.residual = np.asarray(compiled.residual(problem, 0 * self.theta))
-        push = compiled.climb(problem, self.theta, self.residual)
-        self.largest_drive = drives(problem, self.theta, np.asarray(push))
-        if problem.units.rotatable:  # units will be mixed: they have no past of their own
+        self.ask = Bound(problem)
+        self.residual = self.ask(compiled.residual, 0 * self.theta)
+        push = self.ask(compiled.climb, self.theta, self.residual)
+        self.largest_drive = drives(problem, self.theta, push)
+        if self.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
-        self.level = self.untrained = float(compiled.loss(problem, 0 * self.theta))
+        self.level = self.untrained = float(self.ask(compiled.loss, 0 * self.theta))
         # a loss that cannot be negative, and is hardly there, has no stage left in it
         self.nothing = self.at.nothing * self.untrained if problem.squared else 0.0
         self.near = self.at.near_rest
@@ -107,9 +109,9 @@ class Walk:
         self.begun = bool(self.active.any())
         settled = np.where(self.settled[:, None], self.theta, 0.0)
         self.record = Record()
-        output = np.asarray(compiled.feature_lengths(problem, self.theta))
+        output = self.ask(compiled.feature_lengths, self.theta)
         first = Moment(0, self.theta, self.settled.copy(), output)
-        self.record.add_rest(0.0, float(compiled.loss(problem, settled)), 0.0, first)
+        self.record.add_rest(0.0, float(self.ask(compiled.loss, settled)), 0.0, first)
 
     def _find_awake(self) -> None:
         """Units that are in use already, where training has begun, and those that are where they belong.
@@ -118,17 +120,16 @@ class Walk:
         hardly fall along it; else it is about to be felt, and the level is the loss without it. Rest is
         judged by what was gained since the loss of nothing at all.
         """
-        length = np.asarray(compiled.feature_lengths(self.problem, self.theta))
+        length = self.ask(compiled.feature_lengths, self.theta)
         target = math.sqrt(2 * self.level) if self.level > 0 else 1.0
-        waking = np.asarray(self.margins(self.flow(plateau=True)).waking)
+        waking = self.phase(plateau=True).margins(self.theta).waking
         self.active = (waking <= 0) | (length > self._wakes_at * target)
         if self.active.any():
-            rising = np.asarray(self.margins(self.flow(plateau=False)).rising)
-            self.settled = self.active & ~rising
+            self.settled = self.active & ~self.margins_in_transition().rising
 
     def run(self) -> Stopped:
         """Alternate until nothing is left to learn; the reason is returned."""
-        if self.aligned and not self.problem.units.rotatable:
+        if self.aligned and not self.rotatable:
             self.theta = aligned(
                 self.problem, self.theta, self.active, self.tolerance(plateau=True), self.at
             )
@@ -154,11 +155,13 @@ class Walk:
     @property
     def left(self) -> float:
         """Utility that a new unit would find now, as a part of what one finds at the start."""
-        now, start = (
-            steepest(self.problem, np.asarray(compiled.residual(self.problem, theta)))
-            for theta in (self._only_active, 0 * self.theta)
-        )
-        return now / start
+
+        def drive_at(theta: np.ndarray) -> float:
+            residual = self.ask(compiled.residual, theta)
+            climb = lambda probes: self.ask(compiled.climb, probes, residual)  # noqa: E731
+            return steepest(climb, theta.shape, self.problem.pace_degree)
+
+        return drive_at(np.asarray(self._only_active)) / drive_at(0 * self.theta)
 
     def _alternate(self) -> Stopped:
         if self.begun:
@@ -206,7 +209,7 @@ class Walk:
         if self.real_time and (lasted < tail.lasts or math.isfinite(tail.leaves)):
             felt = tail.relaxation.kept.reshape(self.theta.shape) & self.active[:, None]
             self.theta = np.where(felt, tail.parameters(grown), self.theta)
-        output = np.asarray(compiled.feature_lengths(self.problem, self.theta))
+        output = self.ask(compiled.feature_lengths, self.theta)
         last = Moment(0, self.theta, self.active.copy(), output)
         row = rows[-1] if len(rows) else [0.0, tail.loss, 0.0]
         self.record.add_rest(tail.begins + row[0], row[1], row[2], last)
@@ -214,86 +217,74 @@ class Walk:
     @property
     def present_loss(self) -> float:
         """Of the active units, on a plateau; where they are leaving a saddle it has begun to fall."""
-        return float(compiled.loss(self.problem, self._only_active))
+        return float(self.ask(compiled.loss, self._only_active))
 
-    def flow(self, plateau: bool) -> Alternation:
-        """The motion of this phase, from where the units are."""
-        rules = self._rules_of[plateau]._replace(
-            largest=np.maximum(self.largest_drive, 1e-300),
-            near=np.asarray(self.near),
-            level=np.asarray(self.level),
-        )
+    def phase(self, plateau: bool) -> Phase:
+        """A plateau or a transition, from where the units are."""
         if plateau:  # looked at on plateaus alone
-            self.residual = np.asarray(compiled.residual(self.problem, self._only_active))
-        drive = np.asarray(self.largest_drive.max())
-        return Alternation(self.problem, drive, self.sign, self.active, self.residual, rules)
+            self.residual = self.ask(compiled.residual, self._only_active)
+        largest, numbers = np.maximum(self.largest_drive, 1e-300), np.array(self._rules(plateau))
+        return Phase(self._motion, Stand(self.active, self.residual, largest, numbers))
 
     @cached_property
-    def _rules_of(self) -> dict[bool, Rules]:
-        """The rules of a plateau (True) and of a transition, as far as they stay the same all along."""
-        return on_device({plateau: self._rules(plateau) for plateau in (True, False)})
+    def _motion(self) -> Motion:
+        """How the units move, in whatever phase."""
+        return Motion(self.problem, np.asarray(self.largest_drive.max()), self.sign)
 
     def _rules(self, plateau: bool) -> Rules:
         at, real_time = self.at, self.real_time
         wake, sleep = (
             (self._wakes_at, at.sleep * self._wakes_at) if real_time else (1.0, at.collapse)
         )
-        numbers = {
-            "wake": wake,
-            "sleep": sleep,
-            "calm": at.calm if real_time else 0.0,
-            "patient": at.patient,
-            "least_alignment": at.least_alignment
-            if self.problem.pace_degree == 2
-            else at.least_alignment_above_2,
-            "largest": self.largest_drive,
-            "idle": at.convergence if plateau or real_time else at.exhausted,
-            "near": self.near,
-            "last": at.last,
-            "level": self.level,
-            "nothing": self.nothing,
-            "late": self.late,
-        }
         return Rules(
-            dormant_move=np.asarray(plateau or real_time),
-            active_move=np.asarray(not plateau),
-            wakes_by_norm=np.asarray(not real_time),
-            stops=np.asarray(plateau or not real_time),
-            **{name: np.asarray(value, dtype=np.float64) for name, value in numbers.items()},
+            dormant_move=plateau or real_time,
+            active_move=not plateau,
+            wakes_by_norm=not real_time,
+            wake=wake,
+            sleep=sleep,
+            calm=at.calm if real_time else 0.0,
+            patient=at.patient,
+            least_alignment=at.least_alignment_above_2 if self.above_2 else at.least_alignment,
+            idle=at.convergence if plateau or real_time else at.exhausted,
+            near=self.near,
+            last=at.last,
+            level=self.level,
+            nothing=self.nothing,
+            late=self.late,
+            stops=plateau or not real_time,
         )
 
     def mix_dormant(self) -> None:
         """Turn the dormant units so that each carries a feature; nothing else changes."""
         task = self.problem.task
         assert isinstance(task, AbstractPoints)
-        residual = compiled.residual(self.problem, self._only_active)
+        residual = self.ask(compiled.residual, self._only_active)
         theta = np.array(self.theta)
         theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
         self.theta = theta
 
-    def integrate(self, flow: Alternation, kind: str, rtol: float, most: int | None = None) -> Any:
+    def integrate(self, phase: Phase, kind: str, rtol: float, most: int | None = None) -> Any:
         """Advance `theta` and the clock piece by piece, and in a transition keep the loss curve."""
         origin, began = self.lasted, self.began
-        runs = self.real_time or bool(flow.rules.dormant_move)
-        pieces = ode.integrate(
-            flow,
-            flow.state(self.theta),
-            kind=kind,
+        plateau = not phase.active_move
+        runs = self.real_time or plateau
+        pieces = phase.integrate(
+            self.theta,
+            kind,
             rtol=rtol,
-            times=np.zeros(0),
             max_steps=self.at.most_steps if most is None else most,
             max_time=self.horizon if runs else math.inf,
         )
         for piece in pieces:
-            self.theta, self.active = flow.parameters(piece.end), np.array(piece.context)
+            self.theta, self.active = phase.parameters(piece.end), np.array(piece.context.active)
             self.evaluations += piece.evaluations
             view = piece.saved.view
             if runs:
                 self.lasted = origin + float(piece.time[-1])
             time = began + (origin + piece.time if runs else np.full(len(piece.time), origin))
-            if flow.rules.active_move:
+            if not plateau:
                 rows = np.stack([time, view.loss, view.rate if runs else 0 * view.rate], axis=1)
-                self._keep(rows, piece, flow)
+                self._keep(rows, piece, phase)
             self.tell(float(view.loss[-1]))
             self.remember_drives(view.drive)
             yield piece
@@ -306,7 +297,7 @@ class Walk:
 
     def remember_drives(self, drive: np.ndarray) -> None:
         """Each unit is judged by the largest drive it ever had."""
-        if not self.problem.units.rotatable:
+        if not self.rotatable:
             self.largest_drive = np.maximum(self.largest_drive, drive.max(axis=0))
 
     @property
@@ -314,14 +305,14 @@ class Walk:
         """The parameters with those of dormant units at zero."""
         return np.where(self.active[:, None], self.theta, 0.0)
 
-    def margins(self, flow: Alternation, theta: ParametersLike | None = None) -> Margins:
-        """How far each event is, here or for other parameters."""
-        return fetched(_margins_of(flow, self.theta if theta is None else theta))
+    def margins_in_transition(self) -> Margins:
+        """How far each event is, while active units move."""
+        return self.phase(plateau=False).margins(self.theta)
 
     @property
     def _wakes_at(self) -> float:
         """Part of its output at rest at which a unit wakes."""
-        return self.at.wake if self.problem.pace_degree == 2 else self.at.wake_above_2
+        return self.at.wake_above_2 if self.above_2 else self.at.wake
 
     @property
     def late(self) -> float:
@@ -355,17 +346,16 @@ class Walk:
 
     def rest(self) -> None:
         """Active units rest where they are: a new level."""
-        self.level = float(compiled.loss(self.problem, self._only_active))
-        here = Moment(0, self.theta, self.active.copy(), self.record.moments[-1].output)
+        self.level = self.present_loss
+        here = Moment(0, self.theta, self.active.copy(), self.record.last.output)
         self.record.add_rest(self.time, self.level, 0.0, here)
 
-    def _keep(self, rows: np.ndarray, piece: ode.Piece, flow: Alternation) -> None:
+    def _keep(self, rows: np.ndarray, piece: ode.Piece, phase: Phase) -> None:
         """Append to the curve, and remember the network at every row, or at the last if it is large."""
         first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
-        theta, place = flow.parameters(piece.states[first:]), self.record.add(rows)
-        for k in range(first, len(rows)):
-            seen = (theta[k - first], piece.contexts[k], piece.saved.view.output[k])
-            self.record.add_moment(place + k, *seen)
+        theta, place = phase.parameters(piece.states[first:]), self.record.add(rows)
+        seen = (piece.saved.active[first:], piece.saved.view.output[first:])
+        self.record.add_moments(place + first, theta, *seen)
 
     def tolerance(self, plateau: bool, kind: str = "explicit") -> float:
         """Error of a step, in a phase and of a kind."""
@@ -381,9 +371,3 @@ def _apart(theta: np.ndarray) -> np.ndarray:
     """Rotatable units turned so that what they hold together is held by as few as can be."""
     turn = np.linalg.svd(theta, full_matrices=True)[0]
     return turn.T @ theta
-
-
-@seldom
-def _margins_of(flow: Alternation, theta: ParametersLike) -> Margins:
-    now = jnp.asarray(theta)
-    return flow.margins(now, flow.push(now))
