@@ -180,17 +180,22 @@ _NAMED = 3
 _FAINT = 1e-3
 """Part of the largest weight below which an input is not named."""
 _MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component": "component"}
+_MANY = {"frequency": "frequencies", "mode": "modes", "component": "components"}
 
 
 def mode_name(feature: dict[str, Any]) -> str | None:
-    """A mode of the task in two words; `None` for features that belong to single units.
+    """A mode of the task in two words, or several; `None` for features that belong to single units.
 
     Parameters
     ----------
     feature : what was learned: its "kind", and its "index" or "frequency".
     """
     word = _MODES.get(feature.get("kind", ""))
-    return word and f"{word} {feature.get('frequency', feature.get('index'))}"
+    if word is None:
+        return None
+    modes = [feature, *feature.get("others", ())]
+    numbers = [str(mode.get("frequency", mode.get("index"))) for mode in modes]
+    return f"{word if len(modes) == 1 else _MANY[word]} {_listed(numbers)}"
 
 
 def _several(feature: dict[str, Any]) -> str:
@@ -198,6 +203,8 @@ def _several(feature: dict[str, Any]) -> str:
     largest = {name: value for name, value in feature.items() if name != "others"}
     names = [describe(largest), *map(describe, feature["others"])]
     kind = feature["kind"]
+    if kind in _MODES:
+        return f"{len(names)} {(mode_name(feature) or '').replace(' ', ': ', 1)}"
     if kind == "direction":
         return f"{len(names)} directions, the largest {names[0].removeprefix('direction ')}"
     return f"{len(names)} {kind}s: {_listed(names).removeprefix(kind + ' ')}"

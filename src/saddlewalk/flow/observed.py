@@ -1,13 +1,14 @@
 """What a simulated network did, in the words of the prediction: stages, units on and off."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from saddlewalk.curves import Jump, LossCurve, Stage, find_jumps, turned_on
 from saddlewalk.curves.stages import with_names
-from saddlewalk.tasks.base import mode_that_grew
+from saddlewalk.tasks.base import modes_that_grew
 
 if TYPE_CHECKING:
     from saddlewalk.flow import Trajectory
@@ -38,8 +39,10 @@ def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
     known = path.data.get("unit_output")  # a run of one's own has none
     output = np.zeros((len(path.time), 1)) if known is None else known.values
     eta = path.info.get("eta", math.nan)
+    jumps = find_jumps(path.curve)
+    modes = _modes_that_grew(path, jumps)
     stages = []
-    for jump in find_jumps(path.curve):
+    for jump, mode in zip(jumps, modes, strict=True):
         before, after = output[jump.index_before], output[jump.index_after]
         units = turned_on(before, after)
         stages.append(
@@ -49,7 +52,7 @@ def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
                 loss=jump.after,
                 units=units,
                 dormant=turned_on(after, before),
-                feature=_mode_that_grew(path, jump) or _units_that_grew(path, jump, units),
+                feature=mode or _units_that_grew(path, jump, units),
             )
         )
     return tuple(stages)
@@ -67,17 +70,23 @@ def _units_that_grew(path: "Trajectory", jump: Jump, units: tuple[int, ...]) -> 
     return {**with_names(seen, problem.task.input_names), **grown}
 
 
-def _mode_that_grew(path: "Trajectory", jump: Jump) -> dict[str, Any] | None:
-    """The mode of the task that took most of a jump, where the task has modes."""
+def _modes_that_grew(path: "Trajectory", jumps: Sequence[Jump]) -> list[dict[str, Any] | None]:
+    """The modes of the task that each jump learned, or that took most of it, where the task has modes."""
     modes = path.info.get("modes")
     if modes is None:
-        return None
-    moments = path.data["saved"].values
-    ends = [
-        int(np.argmin(np.abs(moments - path.time[k])))
-        for k in (jump.index_before, jump.index_after)
-    ]
-    was, now = path.data["strength"].values[ends]
-    lead = mode_that_grew([mode["weight"] for mode in modes], was, now)
-    name = {key: value for key, value in modes[lead].items() if key != "weight"}
-    return {**name, "strength": float(now[lead])}
+        return [None] * len(jumps)
+    moments, strength = path.data["saved"].values, path.data["strength"].values
+    was, now = (
+        strength[[int(np.argmin(np.abs(moments - path.time[k]))) for k in ends]]
+        for ends in ([jump.index_before for jump in jumps], [jump.index_after for jump in jumps])
+    )
+    names = [{key: mode[key] for key in mode if key != "weight"} for mode in modes]
+    features: list[dict[str, Any] | None] = []
+    for learned, reached in zip(
+        modes_that_grew([mode["weight"] for mode in modes], was, now), now, strict=True
+    ):
+        first, *others = (
+            {**names[k], "strength": float(reached[k])} for k in learned.modes or [learned.lead]
+        )
+        features.append({**first, "others": others} if others else first)
+    return features

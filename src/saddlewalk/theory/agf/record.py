@@ -7,6 +7,24 @@ import numpy as np
 from saddlewalk.curves import LossCurve
 from saddlewalk.problem import ParametersLike
 
+_TELLING = 0.02
+"""Part of itself by which the loss changes from one remembered network to the next, where they are large."""
+
+
+def telling(loss: np.ndarray) -> np.ndarray:
+    """Rows between which the loss has changed, and the last.
+
+    Parameters
+    ----------
+    loss : at each of some rows that follow each other.
+    """
+    kept, seen = [], np.inf
+    for row, value in enumerate(loss.tolist()):
+        if abs(value - seen) > _TELLING * abs(seen) or row == len(loss) - 1 or seen == np.inf:
+            kept.append(row)
+            seen = value
+    return np.array(kept, dtype=int)
+
 
 @dataclass(frozen=True)
 class Moment:

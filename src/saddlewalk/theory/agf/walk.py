@@ -47,7 +47,7 @@ from saddlewalk.theory.agf.alignment import aligned
 from saddlewalk.theory.agf.alternation import Alternation, Margins, Rules
 from saddlewalk.theory.agf.climb import steepest
 from saddlewalk.theory.agf.plateau import cross_plateau
-from saddlewalk.theory.agf.record import Moment, Record
+from saddlewalk.theory.agf.record import Moment, Record, telling
 from saddlewalk.theory.agf.tail import Tail
 from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.transition import pass_transition
@@ -360,12 +360,12 @@ class Walk:
         self.record.add_rest(self.time, self.level, 0.0, here)
 
     def _keep(self, rows: np.ndarray, piece: ode.Piece, flow: Alternation) -> None:
-        """Append to the curve, and remember the network at every row, or at the last if it is large."""
-        first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
-        theta, place = flow.parameters(piece.states[first:]), self.record.add(rows)
-        for k in range(first, len(rows)):
-            seen = (theta[k - first], piece.contexts[k], piece.saved.view.output[k])
-            self.record.add_moment(place + k, *seen)
+        """Append to the curve, and remember the network at every row; at those that tell if it is large."""
+        small = self.theta.size <= self.at.remembered
+        kept = np.arange(len(rows)) if small else telling(rows[:, 1])
+        theta, place = flow.parameters(piece.states[kept]), self.record.add(rows)
+        for k, moved in zip(kept.tolist(), theta, strict=True):
+            self.record.add_moment(place + k, moved, piece.contexts[k], piece.saved.view.output[k])
 
     def tolerance(self, plateau: bool, kind: str = "explicit") -> float:
         """Error of a step, in a phase and of a kind."""
