@@ -62,9 +62,15 @@ def test_level_errors_are_relative_to_the_level_too(agreement):
     wrong = sw.compare(dataclasses.replace(stairs, stages=tuple(stages)), agreement.observed)
     np.testing.assert_allclose(wrong.level_error_relative[3], 0.3, rtol=0.01)
     assert wrong.level_error[3] < 0.05
-    assert wrong.to_json()["agreement"]["level_error_relative"] == wrong.level_error_relative
     assert "of level" in str(wrong)
-    assert wrong.level_error_relative[4] < 1e-3  # a level of nothing is no level
+    # two levels of nothing are not compared; one of nothing, where another was predicted, is far off
+    assert np.isnan(wrong.level_error_relative[4])
+    assert wrong.to_json()["agreement"]["level_error_relative"][4] is None
+    assert "of level: - where there is no plateau, or less than 1e-06" in str(wrong)
+    stages[4] = dataclasses.replace(stages[4], loss=1e-5 * stairs.initial_loss)
+    wrong = sw.compare(dataclasses.replace(stairs, stages=tuple(stages)), agreement.observed)
+    expected = 1e-5 * stairs.initial_loss / wrong.loss_levels[4] - 1
+    np.testing.assert_allclose(wrong.level_error_relative[4], expected)
 
 
 class Absolute(AbstractLoss):

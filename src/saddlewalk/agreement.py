@@ -33,7 +33,7 @@ _GREW = 0.05
 """A unit takes part in a stage if it changes by this part of the one that changes most; half of what
 makes a prediction name it, so that no unit is lost on the border."""
 _LEAST_LEVEL = 1e-6
-"""Part of the first loss below which a level is as good as none: errors are then relative to this."""
+"""Part of the first loss below which a level is as good as none: two of them are not compared."""
 _NOTABLE = 0.01
 """Mean error of the jump times from which a more exact method is named."""
 
@@ -84,12 +84,12 @@ class Agreement(AbstractResult):
     def level_error_relative(self) -> list[float]:
         """|level_predicted - level_simulated| / level_simulated after each jump.
 
-        A level below 1e-6 of the initial loss is as good as none, and counts as that.
+        NaN where both are below 1e-6 of the initial loss, which is as good as none.
         """
         pairs = zip(self.predicted.loss_levels[1:], self.loss_levels, strict=True)
         least = _LEAST_LEVEL * self.predicted.initial_loss
         return [
-            abs(max(level, least) / max(seen, least) - 1) if math.isfinite(seen) else math.nan
+            abs(level - seen) / max(abs(seen), 1e-300) if max(level, seen) > least else math.nan
             for level, seen in pairs
         ]
 
@@ -252,6 +252,10 @@ class Agreement(AbstractResult):
                 lines.append(
                     "formulas are for smaller scales: method 'numeric' follows each transition"
                 )
+        if any(map(math.isnan, self.level_error_relative[: self.stages_reached])):
+            lines.append(
+                f"of level: - where there is no plateau, or less than {_LEAST_LEVEL:g} of the first loss is left"
+            )
         lines += [str(a) for a in self.predicted.assumptions if not a.holds]
         return tuple(lines)
 

@@ -97,8 +97,6 @@ class Walk:
         if problem.units.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
         self.level = self.untrained = float(compiled.loss(problem, 0 * self.theta))
-        # a loss that cannot be negative, and is hardly there, has no stage left in it
-        self.nothing = self.at.nothing * self.untrained if problem.squared else 0.0
         self.near = self.at.near_rest
         self.tail: Tail | None = None
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
@@ -183,6 +181,14 @@ class Walk:
         return min(self.max_time - self.began, self.leaves) - self.lasted
 
     @property
+    def nothing(self) -> float:
+        """A loss that cannot be negative, and is hardly there, has no stage left in it; one that has begun
+        goes on until its own level is known."""
+        if not self.problem.squared:
+            return 0.0
+        return min(self.at.nothing * self.untrained, self.at.nothing_of_stage * self.level)
+
+    @property
     def leaves(self) -> float:
         """How long a plateau lasts until active units have left the saddle at which they rest, if any."""
         if self.tail is None or not self.real_time:  # Algorithm 1 rests at every critical point
@@ -222,6 +228,7 @@ class Walk:
             largest=np.maximum(self.largest_drive, 1e-300),
             near=np.asarray(self.near),
             level=np.asarray(self.level),
+            nothing=np.asarray(self.nothing),
         )
         if plateau:  # looked at on plateaus alone
             self.residual = np.asarray(compiled.residual(self.problem, self._only_active))
