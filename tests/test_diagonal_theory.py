@@ -345,8 +345,8 @@ def test_auto_takes_real_time_up_to_its_size_and_the_closed_form_beyond():
 
 
 def test_units_that_wake_together_and_a_stage_that_is_nearly_nothing():
-    """Uncorrelated inputs do not feel each other: one equation each, by quadrature. Fourteen that wake together
-    are named together, whatever the method; what is 1e-5 of the first loss is timed all the same."""
+    """Uncorrelated inputs do not feel each other: one equation each, by quadrature. Fourteen that wake
+    together are named together, whatever the method; what is 1e-5 of the first loss is timed all the same."""
     y, alpha = np.r_[np.ones(14), np.zeros(15), 0.01], 1e-4
     task = sw.tasks.from_arrays(np.eye(30), y)
 

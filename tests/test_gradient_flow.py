@@ -334,7 +334,7 @@ def test_a_slow_stage_is_waited_for():
 
 
 def test_a_unit_that_grows_slowly_beside_kinks_is_no_end():
-    """Steps along kinks stay short, so it is not waited for; but the run does not say that it has converged."""
+    """Steps along kinks stay short, so it is not waited for; but the run does not say "converged"."""
     rng = np.random.default_rng(0)
     x = rng.normal(size=(60, 3))
     y = x @ [2, -1, 0.5] + 0.01 * rng.normal(size=60)

@@ -15,15 +15,14 @@ import numpy as np
 
 from saddlewalk.curves import Stage
 from saddlewalk.curves.reading import read_stages
-from saddlewalk.curves.stages import mode_name
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
+from saddlewalk.flow.observed import what_grows
 from saddlewalk.problem import Problem
 from saddlewalk.renamed import answer_old_names
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 from saddlewalk.theory.staircase import Staircase
-from saddlewalk.units import Diagonal
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -153,43 +152,29 @@ class Agreement(AbstractResult):
         if not (target is None or isinstance(target, str | Path)):
             with draw.canvas(target) as axes:
                 self._draw_losses(axes)
-                draw.name_stages(axes, self.predicted)
+                draw.name_stages(axes, self.predicted.stages, self.predicted.loss_levels)
             return axes
         with draw.two_panels(target) as (axes, lower):
             self._draw_losses(axes)
             axes.set_xlabel("")
-            draw.growth(lower, *self._what_grows)
+            draw.growth(lower, *what_grows(self.observed))
             for stage in self.predicted.stages:
                 lower.axvline(stage.time, color=draw.PREDICTED, linestyle="--", linewidth=0.7)
-            draw.name_stages(axes, self.predicted)
+            draw.name_stages(axes, self.predicted.stages, self.predicted.loss_levels)
         return axes
-
-    @property
-    def _what_grows(self) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-        """Moments, values, names, and what they are: modes of the task, coefficients, or outputs of units."""
-        data, modes = self.observed.data, self.observed.info.get("modes")
-        if modes is not None:
-            names = [mode_name(mode) or "" for mode in modes]
-            return data["saved"].values, data["strength"].values, names, "part learned"
-        problem = self.observed.known_problem
-        if problem is not None and isinstance(problem.units, Diagonal):
-            beta = np.asarray(problem.units.coefficients(self.observed.parameters))
-            names = [*problem.task.input_names] or [f"coordinate {k}" for k in range(len(beta[0]))]
-            return data["saved"].values, beta, names, "coefficient"
-        output = data["unit_output"].values
-        return data["time"].values, output, [f"unit {k}" for k in range(len(output[0]))], "output"
 
     def _draw_losses(self, axes: "Axes") -> None:
         from saddlewalk.show import draw
 
         known = [*self.predicted.jump_times, *_known(self.jump_times)]
-        ends = draw.end_of_fall(self.observed.time, self.observed.loss)
-        end = max(1.25 * max(known), 1.1 * ends) if known else None
+        levels = self.predicted.loss_levels
+        ends = draw.end_of_fall(self.observed.time, self.observed.loss, levels)
+        end = max(1.25 * max(known), 1.1 * ends) if known else float(self.observed.time[-1])
         draw.loss_curve(axes, self.observed.time, self.observed.loss, label=self.observed.method)
         draw.staircase(axes, self.predicted, end=end)
         axes.set_xlim(0.0, end)
-        if end is not None:
-            draw.stretch(axes, known, self.predicted.loss_levels, end)
+        if known:
+            draw.stretch(axes, known, levels, end)
         axes.set_title(f"{self.predicted.setting}, scale {self.predicted.scale:g}")
         axes.legend()
 
@@ -254,7 +239,8 @@ class Agreement(AbstractResult):
                 )
         if any(map(math.isnan, self.level_error_relative[: self.stages_reached])):
             lines.append(
-                f"of level: - where there is no plateau, or less than {_LEAST_LEVEL:g} of the first loss is left"
+                "of level: - where there is no plateau, or less than "
+                f"{_LEAST_LEVEL:g} of the first loss is left"
             )
         lines += [str(a) for a in self.predicted.assumptions if not a.holds]
         return tuple(lines)

@@ -82,8 +82,8 @@ def leaving_at_interrupts() -> Iterator[None]:
 
 
 def _send_again_if_lost(lost: Any) -> None:
-    """Where nobody can catch it, as in what JAX does when Python collects garbage, an exception is printed and
-    lost: Ctrl-C comes again, when that is over."""
+    """Where nobody can catch it, as in what JAX does when Python collects garbage, an exception is printed
+    and lost: Ctrl-C comes again, when that is over."""
     if not issubclass(lost.exc_type, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return

@@ -42,7 +42,10 @@ class Stage:
         """In a few words: the mode of the task, inputs by name, or the units that turned on."""
         if self.parts:
             return _listed([part.learned for part in self.parts])
-        return mode_name(self.feature) or inputs_named(self.feature) or _unit(self.units)
+        named = mode_name(self.feature) or inputs_named(self.feature)
+        if named is None and self.feature.get("kind") == "coordinate":
+            return describe(self.feature)
+        return named or _unit(self.units)
 
     @property
     def described(self) -> str:
@@ -211,6 +214,8 @@ def _several(feature: dict[str, Any]) -> str:
 
 
 def _unit(units: tuple[int, ...]) -> str:
+    if len(units) > _NAMED + 1:
+        return f"{len(units)} units: {_listed([*map(str, units)])}"
     return " ".join(["unit", "+".join(map(str, units))]) if units else "adjustment"
 
 

@@ -33,7 +33,7 @@ from saddlewalk.diagnose.critical_points import (
     falls_when_kicked,
     loss_at,
 )
-from saddlewalk.diagnose.curvature import Curvatures, curvatures, growth_rates
+from saddlewalk.diagnose.curvature import SHRUNK, Curvatures, curvatures, growth_rates
 from saddlewalk.diagnose.forecast import time_left
 from saddlewalk.diagnose.kinds import PointKind
 from saddlewalk.diagnose.new_units import NewUnit, best_new_unit
@@ -326,21 +326,34 @@ def _ways_out(
 
 
 def _least(problem: Problem, near: CriticalPoint, curved: Curvatures) -> float:
-    r"""Negative curvature that is there for certain: more than rounding, and than units that do not quite rest.
+    r"""Negative curvature that is there for certain: beyond rounding, and what units not quite at rest feel.
 
-    Along a symmetry :math:`e^{tA}\theta` the loss is constant, so :math:`H A\theta = -A^\top g`: a slope g that
-    is left curves it by up to :math:`|g_i|/|\theta_i|` for unit i. At a fixed point there is rounding alone: a
-    Rayleigh quotient is never below the smallest eigenvalue.
+    Along a symmetry :math:`e^{tA}\theta` the loss is constant, so :math:`H A\theta = -A^\top g`: a slope g
+    that is left curves it by up to :math:`|g_i|/|\theta_i|` for unit i. At a fixed point there is rounding
+    alone: a Rayleigh quotient is never below the smallest eigenvalue.
     """
     slope = np.asarray(compiled.loss_and_gradient(problem, near.theta)[1])
     rows = problem.width if problem.units.additive else 1
     force, size = (
         np.linalg.norm(part.reshape(rows, -1), axis=1) for part in (slope, np.asarray(near.theta))
     )
-    large = size > _TINY * size.max()  # what drives a tiny unit is its growth
+    large = (
+        size > _TINY * size.max()
+    )  # what drives a tiny unit, or one that is left over, is its growth
+    large = size > max(_TINY * size.max(), 10 * SHRUNK)
+    if problem.units.additive:
+        large &= ~near.spare
     unrest = float(np.max(force[large] / size[large], initial=0.0))
     scale = max(curved.largest, float(np.abs(curved.smallest).max()))
-    return _SLOPES * unrest + _ROUNDING * scale
+    return _SLOPES * max(unrest, _of_tiny_units(problem, near)) + _ROUNDING * scale
+
+
+def _of_tiny_units(problem: Problem, near: CriticalPoint) -> float:
+    """Curvature that is there because units that are left over are tiny and not zero, above order 2."""
+    if problem.degree <= 2 or not near.spare.any():
+        return 0.0
+    residual = compiled.residual(problem, near.theta)
+    return float(growth_rates(problem, near.theta, residual)[near.spare].max())
 
 
 def _kind(

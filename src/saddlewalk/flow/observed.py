@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saddlewalk.curves import Jump, LossCurve, Stage, find_jumps, turned_on
-from saddlewalk.curves.stages import with_names
+from saddlewalk.curves.stages import mode_name, with_names
 from saddlewalk.tasks.base import modes_that_grew
+from saddlewalk.units import Diagonal
 
 if TYPE_CHECKING:
     from saddlewalk.flow import Trajectory
@@ -59,15 +60,20 @@ def observed_stages(path: "Trajectory") -> tuple[Stage, ...]:
 
 
 def _units_that_grew(path: "Trajectory", jump: Jump, units: tuple[int, ...]) -> dict[str, Any]:
-    """Which units turned on, and what the largest looks at where its inputs have names."""
+    """Which units turned on: coordinates, or neurons with what the largest looks at if inputs have names."""
     grown = {"kind": "units", "index": list(units)}
     problem = path.known_problem
-    if problem is None or not units or not problem.task.input_names:
+    if problem is None or not units:
         return grown
     row = int(np.argmin(np.abs(path.data["saved"].values - path.time[jump.index_after])))
-    lead = max(units, key=lambda unit: path.data["unit_output"].values[jump.index_after, unit])
-    seen = problem.units.describe(problem.shapes, path.parameters[row][lead], lead)
-    return {**with_names(seen, problem.task.input_names), **grown}
+    output, names = path.data["unit_output"].values[jump.index_after], problem.task.input_names
+    first, *others = (
+        with_names(problem.units.describe(problem.shapes, path.parameters[row][unit], unit), names)
+        for unit in sorted(units, key=lambda unit: -output[unit])
+    )
+    if first["kind"] == "coordinate":
+        return {**first, "others": others} if others else first
+    return {**first, **grown} if names else grown
 
 
 def _modes_that_grew(path: "Trajectory", jumps: Sequence[Jump]) -> list[dict[str, Any] | None]:
@@ -90,3 +96,23 @@ def _modes_that_grew(path: "Trajectory", jumps: Sequence[Jump]) -> list[dict[str
         )
         features.append({**first, "others": others} if others else first)
     return features
+
+
+def what_grows(path: "Trajectory") -> tuple[np.ndarray, np.ndarray, list[str], str]:
+    """Moments, values, names, and what they are: modes of the task, coefficients, or outputs of units.
+
+    Parameters
+    ----------
+    path : a simulation, which knows the outputs of its units.
+    """
+    data, modes = path.data, path.info.get("modes")
+    if modes is not None:
+        names = [mode_name(mode) or "" for mode in modes]
+        return data["saved"].values, data["strength"].values, names, "part learned"
+    problem = path.known_problem
+    if problem is not None and isinstance(problem.units, Diagonal):
+        beta = np.asarray(problem.units.coefficients(path.parameters))
+        names = [*problem.task.input_names] or [f"coordinate {k}" for k in range(len(beta[0]))]
+        return data["saved"].values, beta, names, "coefficient"
+    output = data["unit_output"].values
+    return data["time"].values, output, [f"unit {k}" for k in range(len(output[0]))], "output"

@@ -137,4 +137,4 @@ class Thresholds:
     most_rounds: int = 100
     """Plateaus and transitions, besides ten for each unit."""
     remembered: int = 3000
-    """Parameters up to which the network is remembered at every step, and not only where the loss has changed."""
+    """Parameters up to which the network is remembered at every step, not only where the loss has changed."""
