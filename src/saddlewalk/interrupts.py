@@ -88,7 +88,9 @@ def _send_again_if_lost(lost: Any) -> None:
         sys.__unraisablehook__(lost)
         return
     main = threading.main_thread().ident
-    again = threading.Timer(_SOON, lambda: main and signal.pthread_kill(main, signal.SIGINT))
+    if main is None:
+        return
+    again = threading.Timer(_SOON, signal.pthread_kill, (main, signal.SIGINT))
     again.daemon = True
     again.start()
 

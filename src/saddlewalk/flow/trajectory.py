@@ -222,8 +222,7 @@ class Trajectory(AbstractResult):
         from saddlewalk.show import draw
 
         target = ax or target
-        own_axes = not (target is None or isinstance(target, str | Path))
-        if own_axes or "unit_output" not in self.data:
+        if not (target is None or isinstance(target, str | Path)) or "unit_output" not in self.data:
             with draw.canvas(target) as axes:
                 self._draw_loss(axes)
             return axes

@@ -14,6 +14,10 @@ _SHORTEST = 14
 """Letters that are tried where there is no room for more."""
 _HEIGHTS = (3, 13, 23, -11, 33, -21, -31)
 """Places above and below a point that are tried, in points."""
+_SIDES = (("left", 2), ("right", -2), ("left", 16), ("right", -24), ("right", -48))
+"""And to its sides."""
+_A_NUMBER = 3
+"""Letters of names that stay beside their points: further away they would be read as another's."""
 _GAP = 2.0
 """Room between two names, in pixels."""
 _APART, _LONG = 3.0, 3000.0
