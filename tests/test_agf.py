@@ -13,7 +13,10 @@ from saddlewalk.curves.stages import describe
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AbstractLoss, Problem
 from saddlewalk.programs import Bound
-from saddlewalk.theory.agf.naming import name_feature
+from saddlewalk.tasks.base import modes_that_grew
+from saddlewalk.theory.agf.naming import Change, name_features
+from saddlewalk.theory.agf.theory import read_walk
+from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.units import AbstractUnits
 
@@ -338,8 +341,39 @@ def test_all_units_of_a_stage_are_named_the_largest_first():
 
     after = np.array([[1.0, 0.1], [0.1, 3.0], [0.0, 0.0], [2.0, 0.1], [0.0, 0.0], [0.0, 0.0]])
     with sw.float64():
-        feature = name_feature(problem, Bound(problem), 0 * after, after, (0, 1, 3))
+        (feature,) = name_features(problem, Bound(problem), [Change(0 * after, after, (0, 1, 3))])
     assert describe(feature) == "3 coordinates: 1 (-), 3 (+), 0 (+)"
+
+
+@in_float64
+def test_every_mode_is_named_once():
+    # three equal modes, two, and one: no direction tells the equal ones apart, so they are learned together.
+    # A network that is too large to be remembered at every step is so all the same where the loss changes
+    y = np.diag([2.0, 2.0, 2.0, 1.0, 1.0, 0.5])
+    problem = sw.Problem(sw.tasks.from_arrays(np.eye(6), y), sw.units.Dense(6, "linear"))
+    for remembered in (3000, 0):
+        walk = Walk(
+            problem,
+            problem.initialize(1e-4),
+            real_time=True,
+            thresholds=Thresholds(remembered=remembered),
+        )
+        walk.run()
+        stages = read_walk(walk)[0]
+        modes = [[f["index"] for f in (s.feature, *s.feature.get("others", ()))] for s in stages]
+        assert [sorted(some) for some in modes] == [[0, 1, 2], [3, 4], [5]]
+        assert stages[0].described == f"3 modes: {modes[0][0]}, {modes[0][1]}, {modes[0][2]}"
+        assert stages[1].learned == f"modes {modes[1][0]}, {modes[1][1]}"
+        assert stages[2].learned == "mode 5"
+
+
+def test_a_mode_belongs_to_the_stage_that_took_most_of_it():
+    # loss of a mode: weight (1 - strength)^2. The first takes 0.36 of its own in stage 0 and the rest in
+    # stage 1; the second is learned in stage 0; the third never
+    weights = [4.0, 1.0, 1.0]
+    before, after = [[0, 0, 0], [0.2, 1, 0]], [[0.2, 1, 0], [1, 1, 0.01]]
+    found = modes_that_grew(weights, before, after)
+    assert found == [([1], 0), ([0], 0)]
 
 
 class Logistic(AbstractLoss):

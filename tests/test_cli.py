@@ -430,6 +430,29 @@ def test_ctrl_c_in_a_comparison_is_one_line_and_130(when, moment, words, tmp_pat
     assert any(tmp_path.iterdir()) == (moment == "train")  # the part is kept, and no draft is left
 
 
+LOST = """
+import gc, os, signal, time
+signal.signal(signal.SIGINT, signal.default_int_handler)
+from saddlewalk.interrupts import answering_interrupts, leaving_at_interrupts
+
+def collected(phase, info):
+    gc.callbacks.remove(collected)
+    os.kill(os.getpid(), signal.SIGINT)
+    sum(range(1000))  # here the signal is heard, and nobody can catch it
+
+gc.callbacks.append(collected)
+with leaving_at_interrupts(), answering_interrupts():
+    gc.collect()
+    time.sleep(20)
+    print("went on")
+"""
+
+
+def test_ctrl_c_that_comes_while_garbage_is_collected_is_not_lost():
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
 def test_of_two_runs_at_once_into_one_folder_the_second_is_refused(run, data, tmp_path):
     out = tmp_path / "out"
     options = ("--data", str(data), "--out", str(out), "--force")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from scipy.integrate import solve_ivp
+from scipy.integrate import quad, solve_ivp
 
 import saddlewalk as sw
 from oracles import mirror_flow, pesme_flammarion, random_design
@@ -342,3 +342,23 @@ def test_auto_takes_real_time_up_to_its_size_and_the_closed_form_beyond():
         x = rng.normal(size=(3, dim))
         start = Start(sw.Problem(sw.tasks.from_arrays(x, x[:, 0]), UNITS), 1e-6)
         assert DiagonalTheory(start).preferred == method
+
+
+def test_units_that_wake_together_and_a_stage_that_is_nearly_nothing():
+    """Uncorrelated inputs do not feel each other: one equation each, by quadrature. Fourteen that wake
+    together are named together, whatever the method; what is 1e-5 of the first loss is timed all the same."""
+    y, alpha = np.r_[np.ones(14), np.zeros(15), 0.01], 1e-4
+    task = sw.tasks.from_arrays(np.eye(30), y)
+
+    def half_time(target):
+        # beta = alpha^2 sinh 2s, ds/dt = (y - beta) / n, until the loss y^2 (1 - beta/y)^2 has halved
+        end = 0.5 * np.arcsinh(target * (1 - 0.5**0.5) / alpha**2)
+        return quad(lambda s: 30 / (target - alpha**2 * np.sinh(2 * s)), 0, end, epsabs=0)[0]
+
+    for method, accuracy in (("numeric", 2e-3), ("closed", 1e-4), ("limit", 0.4)):
+        first, second = sw.predict(task, sw.units.Diagonal(), alpha, method=method, progress=False)
+        assert first.described.startswith("14 coordinates: 0 (+), 1 (+), 2 (+) and 11 more")
+        assert {f["index"] for f in (first.feature, *first.feature["others"])} == set(range(14))
+        assert (first.time, second.time) == pytest.approx(
+            (half_time(1.0), half_time(0.01)), rel=accuracy
+        )

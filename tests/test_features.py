@@ -724,3 +724,22 @@ def test_directions_as_images():
     assert _as_image(np.arange(9.0), (1, 28, 28)).shape == (3, 3)  # a patch
     assert _as_image(np.arange(27.0), (3, 32, 32)).shape == (3, 3, 3)
     assert _as_image(np.arange(10.0), (28, 28)) is None
+
+
+def test_a_table_of_a_very_wide_layer_takes_no_matrix_of_its_inputs_squared(monkeypatch):
+    from saddlewalk.features.layers import LayerFeatures
+    from saddlewalk.features.report import NetworkFeatures
+
+    rng = np.random.default_rng(0)
+    weight, gradient = rng.normal(size=(2, 3, 2001))
+    layer = LayerFeatures("wide", weight, gradient, weight_decay=0.3)
+    off, size = weight.T @ (0.3 * weight + gradient), 0.3 * weight.T @ weight
+    residual = np.linalg.norm(off) / np.linalg.norm(size)
+    np.testing.assert_allclose(layer.residual, residual, rtol=1e-12)
+
+    def refuse(self, *_):
+        raise AssertionError("a matrix of inputs times inputs")
+
+    monkeypatch.setattr(LayerFeatures, "correlations", refuse)
+    monkeypatch.setattr(LayerFeatures, "feature_matrix", property(refuse))
+    assert "-: more than 2000 inputs" in str(NetworkFeatures((layer,)))

@@ -333,6 +333,19 @@ def test_a_slow_stage_is_waited_for():
     assert path.loss[-1] < level < 0.12 * path.loss[np.searchsorted(path.time, 1700.0)]
 
 
+def test_a_unit_that_grows_slowly_beside_kinks_is_no_end():
+    """Steps along kinks stay short, so it is not waited for; but the run does not say "converged"."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(60, 3))
+    y = x @ [2, -1, 0.5] + 0.01 * rng.normal(size=60)
+    task = sw.tasks.from_arrays(np.column_stack([x, np.full(60, 3.0)]), y)
+    path = sw.train(task, sw.units.Dense(3, "relu"), 1e-6, seed=1, max_time=5000)
+    assert path.stopped == "slow"
+    tiny = path.data["unit_norm"].values[:, 1]
+    assert tiny[-1] < 1e-4
+    assert tiny[-1] > 1.001 * tiny[np.searchsorted(path.time, 0.8 * path.time[-1])]
+
+
 @pytest.mark.parametrize("seed", [0, 2])
 def test_a_deep_network_does_not_rest_at_a_saddle(seed):
     """Deep linear networks reach every map: the only minimum has loss 0."""

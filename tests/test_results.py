@@ -62,9 +62,15 @@ def test_level_errors_are_relative_to_the_level_too(agreement):
     wrong = sw.compare(dataclasses.replace(stairs, stages=tuple(stages)), agreement.observed)
     np.testing.assert_allclose(wrong.level_error_relative[3], 0.3, rtol=0.01)
     assert wrong.level_error[3] < 0.05
-    assert wrong.to_json()["agreement"]["level_error_relative"] == wrong.level_error_relative
     assert "of level" in str(wrong)
-    assert wrong.level_error_relative[4] < 1e-3  # a level of nothing is no level
+    # two levels of nothing are not compared; one of nothing, where another was predicted, is far off
+    assert np.isnan(wrong.level_error_relative[4])
+    assert wrong.to_json()["agreement"]["level_error_relative"][4] is None
+    assert "of level: - where there is no plateau, or less than 1e-06" in str(wrong)
+    stages[4] = dataclasses.replace(stages[4], loss=1e-5 * stairs.initial_loss)
+    wrong = sw.compare(dataclasses.replace(stairs, stages=tuple(stages)), agreement.observed)
+    expected = 1e-5 * stairs.initial_loss / wrong.loss_levels[4] - 1
+    np.testing.assert_allclose(wrong.level_error_relative[4], expected)
 
 
 class Absolute(AbstractLoss):
@@ -246,12 +252,40 @@ def test_names_in_a_picture_neither_meet_nor_leave_it():
     boxes = [text.get_window_extent() for text in axes.texts]
     assert len(boxes) == 40 - missing
     assert len(boxes) > 4
+    curve = axes.transData.transform(np.column_stack([fine := np.linspace(0.1, 1, 5000), 1 / fine]))
     inside = axes.get_window_extent()
     for k, box in enumerate(boxes):
         assert inside.x0 <= box.x0 <= box.x1 <= inside.x1
         assert inside.y0 <= box.y0 <= box.y1 <= inside.y1
         assert not any(box.overlaps(other) for other in boxes[k + 1 :])
         assert not box.overlaps(axes.get_legend().get_window_extent())
+        assert not any(box.contains(*place) for place in curve)
+
+
+def test_a_loss_that_falls_to_nothing_stays_in_sight():
+    from saddlewalk.show import draw
+
+    time = np.linspace(0, 100, 2001)
+    loss = np.exp(-time)
+    levels = [1.0, 1e-3, 0.0]
+    _, axes = draw.new_figure()
+    draw.loss_curve(axes, time, loss)
+    draw.stretch(axes, [5.0, 20.0], levels, 100.0)
+    low, high = axes.get_window_extent().intervaly
+    places = axes.transData.transform(np.column_stack([time, loss]))[:, 1]
+    assert (np.diff(places) <= 0).all()
+    assert low < places[-1] < low + 0.05 * (high - low)
+    # levels that span decades: the picture ends where the lowest is reached, not at a hundredth of the fall
+    assert abs(draw.end_of_fall(time, loss + 1e-3, levels) - np.log(1e3 / 0.05)) < 0.1
+
+
+def test_a_training_shows_what_grows_and_ends_with_its_fall(agreement, tmp_path):
+    axes = agreement.observed.plot(tmp_path / "run.png")
+    upper, lower = axes.figure.axes
+    assert lower.get_ylabel() == "coefficient"
+    assert {text.get_text() for text in upper.texts} >= {
+        stage.learned for stage in agreement.observed.stages[:2]
+    }
 
 
 def test_a_picture_ends_after_the_loss_has_fallen():

@@ -455,6 +455,53 @@ def test_quadratic_duplicates_of_opposite_sign():
     assert report.duration == np.inf  # what rests exactly never leaves
 
 
+@pytest.mark.parametrize(
+    ("activation", "theta", "rate"),
+    [
+        # x = (100, 0) is fitted; the second input, with residual -1e-3, bends the unit of weight -0.4 away
+        ("quadratic", [[0.1, 0, 1.4], [0.1, 0, -0.4]], 4e-4),
+        # a spare unit that sees the second sample alone, with residual -1e-3: grows at its half
+        ("relu", [[1.0, 0, 1.0], [0, 1e-6, -1e-6]], 5e-4),
+    ],
+)
+def test_a_saddle_that_is_left_slowly_is_no_minimum(activation, theta, rate):
+    # eight decades below the largest curvature: rounding alone decides
+    x, y = np.diag([100.0, 1.0]), [100.0, -1e-3]
+    report = point_report(x, y, activation, theta)
+    assert rate < 1e-6 * report.largest_eigenvalue
+    assert report.kind == "strict saddle"
+    assert report.escape_rate == pytest.approx(rate, rel=1e-5)
+
+
+def test_the_start_of_a_diagonal_network_is_a_strict_saddle():
+    # every unit is tiny there, and grows at the size of its correlation with the target
+    x = np.random.default_rng(3).normal(size=(10, 3))
+    y = x @ [1.0, -0.5, 0.3]
+    problem = sw.Problem(sw.tasks.from_arrays(x, y), sw.units.Diagonal())
+    with sw.float64():
+        report = saddle_test(problem, np.asarray(problem.initialize(1e-6)))
+    assert report.kind == "strict saddle"
+    assert report.escape_rate == pytest.approx(np.abs(x.T @ y).max() / len(x), rel=1e-3)
+
+
+def test_tiny_units_of_higher_order_have_no_curvature():
+    theta = 1e-3 * np.array([[1, 0.5, 1], [0.3, 1, 1]])
+    report = point_report(np.eye(2), [1, 0.5], "quadratic", theta)
+    assert report.kind == "degenerate saddle"
+    assert report.escape_rate == 0.0
+
+
+def test_time_left_is_not_known_where_active_units_leave_a_saddle_that_is_not_predicted():
+    # a dense Hessian has -0.0090 beside 1537, and an integration falls by a hundredth at 741
+    theta = [[2.4446177140551617, -2.090716406840492, -0.009367563003362786]]
+    theta += [[2.4446177140551617, -2.090716406840492, 0.002676446572389367]]
+    x, y = (np.random.default_rng(k).normal(size=n) for k, n in ((103, (6, 2)), (203, 6)))
+    moved = np.array(theta) + 1e-4 * np.random.default_rng(1).normal(size=(2, 3))
+    report = point_report(x, y, "quadratic", moved)
+    assert report.kind == "strict saddle"
+    assert np.isnan(report.duration)
+
+
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 1e-4])
 def test_interpolating_minima(noise):
     rng = np.random.default_rng(0)

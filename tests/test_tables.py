@@ -207,10 +207,12 @@ def test_coordinates_that_wake_together_are_all_named():
 def test_a_training_names_what_its_units_look_at(houses):
     path = sw.train(houses, sw.units.Diagonal(), 1e-6)
     assert [stage.learned for stage in path.stages] == ["rooms (+)", "tax (-)", "view (+)"]
-    assert [stage.feature["index"] for stage in path.stages] == [[0], [2], [3]]
+    assert [stage.feature["index"] for stage in path.stages] == [0, 2, 3]
     bare = sw.train(sw.tasks.from_arrays(houses.x, houses.y), sw.units.Diagonal(), 1e-6)
-    assert [stage.learned for stage in bare.stages] == ["unit 0", "unit 2", "unit 3"]
-    assert bare.stages[0].feature == {"kind": "units", "index": [0]}
+    assert [stage.learned for stage in bare.stages] == [
+        f"coordinate {k}" for k in ("0 (+)", "2 (-)", "3 (+)")
+    ]
+    assert bare.stages[0].feature == {"kind": "coordinate", "index": 0, "sign": 1}
 
 
 def test_an_adjustment_is_called_so():

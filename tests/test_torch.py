@@ -160,7 +160,7 @@ class Functional(torch.nn.Module):
 
 @pytest.mark.parametrize(
     "rescale",
-    [lambda net: rescale_units(net, delta=0.5), lambda net: rescale_layers(net, alpha=2.0)],
+    [lambda net: rescale_units(net, delta=0.5), lambda net: rescale_layers(net, alpha=3.0)],
 )
 def test_a_function_that_would_change_is_refused_and_left_alone(rescale):
     torch.manual_seed(0)
@@ -168,7 +168,11 @@ def test_a_function_that_would_change_is_refused_and_left_alone(rescale):
     before, weights = net(x), [w.clone() for w in net.parameters()]
     with pytest.raises(sw.InputError, match="homogeneous"):
         rescale(net)
+    # to the last bit: multiplied and divided by 3 they are not
     assert all(torch.equal(a, b) for a, b in zip(net.parameters(), weights, strict=True))
+    clipped = Functional(lambda z: torch.clamp(z, -5, 5))  # what small inputs do not tell
+    with pytest.raises(sw.InputError, match="homogeneous"):
+        rescale(clipped)
     good = Functional(torch.relu)
     before = good(x)
     torch.testing.assert_close(rescale(good)(x), before, rtol=1e-4, atol=1e-6)

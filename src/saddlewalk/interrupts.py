@@ -21,6 +21,8 @@ INTERRUPTED = 130
 
 _all_or_nothing = ContextVar("all_or_nothing", default=False)
 _answered = ContextVar("answered", default=False)
+_SOON = 0.05
+"""Seconds after which a lost Ctrl-C is sent again."""
 _CLEAN_LINE = b"\r\x1b[K\x1b[?25h"
 """For a terminal: no progress line, and a cursor."""
 
@@ -70,12 +72,27 @@ def leaving_at_interrupts() -> Iterator[None]:
         raise KeyboardInterrupt
 
     signal.signal(signal.SIGINT, leave_or_raise)
+    sys.unraisablehook = _send_again_if_lost
     try:
         yield
     finally:
         if heard:
             atexit._run_exitfuncs()  # processes and clusters that were started are cleared away
             _leave()
+
+
+def _send_again_if_lost(lost: Any) -> None:
+    """Where nobody can catch it, as in what JAX does when Python collects garbage, an exception is printed
+    and lost: Ctrl-C comes again, when that is over."""
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        sys.__unraisablehook__(lost)
+        return
+    main = threading.main_thread().ident
+    if main is None:
+        return
+    again = threading.Timer(_SOON, signal.pthread_kill, (main, signal.SIGINT))
+    again.daemon = True
+    again.start()
 
 
 def _leave(words: str = "") -> None:

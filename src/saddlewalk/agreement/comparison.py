@@ -16,14 +16,14 @@ import numpy as np
 from saddlewalk.agreement import composition
 from saddlewalk.curves import Stage
 from saddlewalk.curves.reading import read_stages
-from saddlewalk.curves.stages import identity, mode_name
+from saddlewalk.curves.stages import identity
 from saddlewalk.errors import InputError
 from saddlewalk.flow import Trajectory
+from saddlewalk.flow.observed import what_grows
 from saddlewalk.problem import Problem
 from saddlewalk.show import text
 from saddlewalk.store import AbstractResult
 from saddlewalk.theory.staircase import Staircase
-from saddlewalk.units import Diagonal
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -33,7 +33,7 @@ _GREW = 0.05
 """A unit takes part in a stage if it changes by this part of the one that changes most; half of what
 makes a prediction name it, so that no unit is lost on the border."""
 _LEAST_LEVEL = 1e-6
-"""Part of the first loss below which a level is as good as none: errors are then relative to this."""
+"""Part of the first loss below which a level is as good as none: two of them are not compared."""
 _NOTABLE = 0.01
 """Mean error of the jump times from which a more exact method is named."""
 
@@ -84,12 +84,12 @@ class Agreement(AbstractResult):
     def level_error_relative(self) -> list[float]:
         """|level_predicted - level_simulated| / level_simulated after each jump.
 
-        A level below 1e-6 of the initial loss is as good as none, and counts as that.
+        NaN where both are below 1e-6 of the initial loss, which is as good as none.
         """
         pairs = zip(self.predicted.loss_levels[1:], self.loss_levels, strict=True)
         least = _LEAST_LEVEL * self.predicted.initial_loss
         return [
-            abs(max(level, least) / max(seen, least) - 1) if math.isfinite(seen) else math.nan
+            abs(level - seen) / max(abs(seen), 1e-300) if max(level, seen) > least else math.nan
             for level, seen in pairs
         ]
 
@@ -154,33 +154,18 @@ class Agreement(AbstractResult):
         if not (target is None or isinstance(target, str | Path)):
             with draw.canvas(target) as axes:
                 self.draw_losses(axes)
-                draw.name_stages(axes, self.predicted)
+                draw.name_stages(axes, self.predicted.stages, self.predicted.loss_levels)
             return axes
         if composition.composes(self.observed.known_problem):
             return composition.plot(self, target)
         with draw.two_panels(target) as (axes, lower):
             self.draw_losses(axes)
             axes.set_xlabel("")
-            draw.growth(lower, *self._what_grows)
+            draw.growth(lower, *what_grows(self.observed))
             for stage in self.predicted.stages:
                 lower.axvline(stage.time, color=draw.PREDICTED, linestyle="--", linewidth=0.7)
-            draw.name_stages(axes, self.predicted)
+            draw.name_stages(axes, self.predicted.stages, self.predicted.loss_levels)
         return axes
-
-    @property
-    def _what_grows(self) -> tuple[np.ndarray, np.ndarray, list[str], str]:
-        """Moments, values, names, and what they are: modes of the task, coefficients, or outputs of units."""
-        data, modes = self.observed.data, self.observed.info.get("modes")
-        if modes is not None:
-            names = [mode_name(mode) or "" for mode in modes]
-            return data["saved"].values, data["strength"].values, names, "part learned"
-        problem = self.observed.known_problem
-        if problem is not None and isinstance(problem.units, Diagonal):
-            beta = np.asarray(problem.units.coefficients(self.observed.parameters))
-            names = [*problem.task.input_names] or [f"coordinate {k}" for k in range(len(beta[0]))]
-            return data["saved"].values, beta, names, "coefficient"
-        output = data["unit_output"].values
-        return data["time"].values, output, [f"unit {k}" for k in range(len(output[0]))], "output"
 
     def draw_losses(self, axes: "Axes") -> None:
         """The predicted loss over the simulated one.
@@ -192,13 +177,14 @@ class Agreement(AbstractResult):
         from saddlewalk.show import draw
 
         known = [*self.predicted.jump_times, *_known(self.jump_times)]
-        ends = draw.end_of_fall(self.observed.time, self.observed.loss)
-        end = max(1.25 * max(known), 1.1 * ends) if known else None
+        levels = self.predicted.loss_levels
+        ends = draw.end_of_fall(self.observed.time, self.observed.loss, levels)
+        end = max(1.25 * max(known), 1.1 * ends) if known else float(self.observed.time[-1])
         draw.loss_curve(axes, self.observed.time, self.observed.loss, label=self.observed.method)
         draw.staircase(axes, self.predicted, end=end)
         axes.set_xlim(0.0, end)
-        if end is not None:
-            draw.stretch(axes, known, self.predicted.loss_levels, end)
+        if known:
+            draw.stretch(axes, known, levels, end)
         axes.set_title(f"{self.predicted.setting}, scale {self.predicted.scale:g}")
         axes.legend()
 
@@ -261,6 +247,11 @@ class Agreement(AbstractResult):
                 lines.append(
                     "formulas are for smaller scales: method 'numeric' follows each transition"
                 )
+        if any(map(math.isnan, self.level_error_relative[: self.stages_reached])):
+            lines.append(
+                "of level: - where there is no plateau, or less than "
+                f"{_LEAST_LEVEL:g} of the first loss is left"
+            )
         lines += [str(a) for a in self.predicted.assumptions if not a.holds]
         return tuple(lines)
 

@@ -141,7 +141,7 @@ def plot(report: "Agreement", target: "str | Path | None") -> "Axes":
         _draw_neurons(neurons, report, problem, task)
         for place, (moment, name) in enumerate(plateaus):
             _draw_table(figure.add_subplot(tables[place]), report, moment, name, place == 0)
-        draw.name_stages(losses, report.predicted)
+        draw.name_stages(losses, report.predicted.stages, report.predicted.loss_levels)
         draw.save(figure, target)
     return losses
 

@@ -14,6 +14,7 @@ _HOMOGENEOUS = (
     | nn.AdaptiveAvgPool2d | nn.AdaptiveMaxPool2d
 )  # fmt: skip
 _TRIED, _INPUTS, _ROUNDING = 1.5, 16, 1e-3
+_SIZES = 1.0, 30.0, 1000.0
 _Weighted = nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d
 
 
@@ -53,9 +54,11 @@ def rescale_layers(
     if example is None and isinstance(ends[0], nn.Linear) and ends[0] is layers[names[0]]:
         example = _random_inputs(ends[0])
     before = torch.zeros(1) if example is None else _answers(module, example)
+    kept = [(part, part.clone()) for end in ends for part in end.parameters()]
     _trade(*ends, alpha)
     if example is not None and not _same(_answers(module, example), before):
-        _trade(*ends, 1 / alpha)
+        for part, value in kept:
+            part.copy_(value)
         raise InputError("The outputs change: what lies between the layers is not homogeneous.")
     for layer in layers.values():
         layer.weight.mul_(tau)
@@ -175,9 +178,10 @@ def _check_homogeneous(
 
 
 def _random_inputs(first: nn.Linear) -> torch.Tensor:
+    """Of several sizes: what is clipped is so for large ones alone."""
     draw = torch.Generator().manual_seed(0)
     inputs = torch.randn(_INPUTS, first.in_features, generator=draw)
-    return inputs.to(first.weight)
+    return torch.cat([size * inputs for size in _SIZES]).to(first.weight)
 
 
 def _answers(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
@@ -196,7 +200,9 @@ def _answers(module: nn.Module, inputs: torch.Tensor) -> torch.Tensor:
 
 
 def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return bool((one - other).abs().max() <= _ROUNDING * other.abs().max())
+    """Whether answers are the same, those to small inputs as those to large ones."""
+    pairs = zip(one.chunk(len(_SIZES)), other.chunk(len(_SIZES)), strict=True)
+    return all(bool((a - b).abs().max() <= _ROUNDING * b.abs().max()) for a, b in pairs)
 
 
 def _norms(

@@ -42,7 +42,10 @@ class Stage:
         """In a few words: the mode of the task, inputs by name, or the units that turned on."""
         if self.parts:
             return _listed([part.learned for part in self.parts])
-        return mode_name(self.feature) or inputs_named(self.feature) or _unit(self.units)
+        named = mode_name(self.feature) or inputs_named(self.feature)
+        if named is None and self.feature.get("kind") == "coordinate":
+            return describe(self.feature)
+        return named or _unit(self.units)
 
     @property
     def described(self) -> str:
@@ -181,20 +184,29 @@ _FAINT = 1e-3
 """Part of the largest weight below which an input is not named."""
 _MODES = {"fourier": "frequency", "singular-mode": "mode", "principal-component": "component"}
 _IDENTITY = ("kind", "index", "frequency", "name", "part")
+_MANY = {"frequency": "frequencies", "mode": "modes", "component": "components"}
 
 
 def mode_name(feature: dict[str, Any]) -> str | None:
-    """A mode of the task in two words; `None` for features that belong to single units.
+    """A mode of the task in two words, or several; `None` for features that belong to single units.
 
     Parameters
     ----------
     feature : what was learned: its "kind", and its "index", "frequency", or "name" and "part".
     """
     if feature.get("kind") == "representation":
-        whole = feature.get("part", "all") == "all"
-        return feature["name"] if whole else f"{feature['name']} {feature['part']}"
+        return _listed([_part_name(part) for part in (feature, *feature.get("others", ()))])
     word = _MODES.get(feature.get("kind", ""))
-    return word and f"{word} {feature.get('frequency', feature.get('index'))}"
+    if word is None:
+        return None
+    modes = [feature, *feature.get("others", ())]
+    numbers = [str(mode.get("frequency", mode.get("index"))) for mode in modes]
+    return f"{word if len(modes) == 1 else _MANY[word]} {_listed(numbers)}"
+
+
+def _part_name(feature: dict[str, Any]) -> str:
+    whole = feature.get("part", "all") == "all"
+    return feature["name"] if whole else f"{feature['name']} {feature['part']}"
 
 
 def identity(feature: dict[str, Any]) -> tuple[Any, ...]:
@@ -212,12 +224,16 @@ def _several(feature: dict[str, Any]) -> str:
     largest = {name: value for name, value in feature.items() if name != "others"}
     names = [describe(largest), *map(describe, feature["others"])]
     kind = feature["kind"]
+    if kind in _MODES:
+        return f"{len(names)} {(mode_name(feature) or '').replace(' ', ': ', 1)}"
     if kind == "direction":
         return f"{len(names)} directions, the largest {names[0].removeprefix('direction ')}"
     return f"{len(names)} {kind}s: {_listed(names).removeprefix(kind + ' ')}"
 
 
 def _unit(units: tuple[int, ...]) -> str:
+    if len(units) > _NAMED + 1:
+        return f"{len(units)} units: {_listed([*map(str, units)])}"
     return " ".join(["unit", "+".join(map(str, units))]) if units else "adjustment"
 
 

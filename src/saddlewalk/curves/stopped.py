@@ -10,6 +10,11 @@ class Stopped(Word):
     NO_DORMANT = "no dormant units", "no dormant units: all are active, and at rest"
     LEARNED = "learned", "learned: hardly any loss is left"
     CONVERGED = "converged", "converged: no unit has utility left that counts, or goes anywhere"
+    SLOW = (
+        "slow",
+        "slow: a tiny unit still grows, but has no drive beside the first ones, and nothing more was waited "
+        "for; convergence 0 goes on",
+    )
     LIMIT = (
         "limit",
         "limit: the largest time or number of steps was reached, and something was still moving",

@@ -14,7 +14,7 @@ class PointKind(Word):
         "degenerate saddle",
         "degenerate saddle: no curvature leads out, but growth of a higher power (a new unit) does, slowly",
     )
-    MINIMUM = "minimum", "minimum: nothing nearby, and no new unit, lowers the loss"
+    MINIMUM = "minimum", "minimum: no small change of these units lowers the loss"
     NO_MINIMUM = (
         "no finite minimum",
         "no finite minimum: nothing nearby lowers the loss, but it falls for ever as the weights grow",

@@ -176,7 +176,8 @@ class Phases(AbstractResult):
         from saddlewalk.show.labels import name_points
 
         last, starts = float(self.path.time[-1]), [phase.start for phase in self.phases[1:]]
-        ends = draw.end_of_fall(self.path.time, self.path.loss)
+        levels = [phase.loss for phase in self.phases]
+        ends = draw.end_of_fall(self.path.time, self.path.loss, levels)
         shown = min(last, max(1.4 * starts[-1], 1.1 * ends)) if starts else last
         with draw.canvas(ax or target) as axes:
             draw.loss_curve(axes, self.path.time, self.path.loss, label=self.path.method)
@@ -188,8 +189,9 @@ class Phases(AbstractResult):
             axes.legend()
             axes.set_xlim(0.0, shown)
             if starts:
-                draw.stretch(axes, starts, [phase.loss for phase in self.phases], shown)
-            axes.set_title(f"{self.path.title}: effective width")
+                draw.stretch(axes, starts, levels, shown)
+            widths = any(phase.widths for phase in self.phases)
+            axes.set_title(self.path.title + (": effective width" if widths else ": plateaus"))
             left = axes.get_xlim()[0]
             longest_first = sorted(self.phases, key=lambda phase: phase.start - phase.end)
             name_points(

@@ -33,7 +33,7 @@ from saddlewalk.diagnose.critical_points import (
     falls_when_kicked,
     loss_at,
 )
-from saddlewalk.diagnose.curvature import Curvatures, curvatures, growth_rates
+from saddlewalk.diagnose.curvature import SHRUNK, Curvatures, curvatures, growth_rates
 from saddlewalk.diagnose.forecast import time_left
 from saddlewalk.diagnose.kinds import PointKind
 from saddlewalk.diagnose.new_units import NewUnit, best_new_unit
@@ -54,13 +54,18 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.axes import Axes
 
-_NEGATIVE = 1e-4
-"""Curvature, as a part of the largest, that counts as negative."""
+_SLOPES = 10.0
+"""Slopes, over the units' lengths, that may pass for curvature where units do not quite rest."""
+_TINY = 1e-3
+"""Part of the largest unit below which one feels the residual alone."""
+_GROWS = 1e-4
+"""Growth of a new unit, as a part of the largest curvature, that counts where there is no fixed point."""
 _FAINT = 1e-6
 _USEFUL = 1e-2
 """Utility, as a part of that of the best first unit, that counts as left."""
 _ROUNDING = 1e-12
-"""Force, as a part of what is felt in another place, that is only rounding."""
+"""Force, as a part of what is felt in another place, and curvature, as a part of the largest, that is only
+rounding."""
 _LEARNED, _LEFT = 0.05, 1e-4
 """Parts of all there is to learn below which less that has been learned, or is left, makes no difference."""
 _SLOWLY = 0.2
@@ -314,17 +319,49 @@ def _ways_out(
     # where not even the first unit has utility, it does not tell saddles from minima
     tells = origin.utility > _FAINT * abs(origin.loss)
     useful = new.utility / origin.utility if tells else math.nan
-    unit = np.nanmax([curved.largest, origin.utility, _NEGATIVE * abs(origin.loss)])
     curvature, by_new = -float(curved.smallest[0]), 0.0
+    least = _least(problem, near, curved)
     if not near.rests and near.spare.any():  # the curvature of units that move says nothing
         residual = compiled.residual(problem, near.theta)
         curvature = float(growth_rates(problem, near.theta, residual)[near.spare].max())
+        least = _GROWS * np.nanmax([curved.largest, origin.utility, _GROWS * abs(origin.loss)])
     zeros = near.spare & ~np.any(np.asarray(near.theta), axis=1)
     if problem.degree == 2 and useful > _USEFUL and zeros.any():
         by_new = problem.degree * new.utility  # a unit of zeros may take any direction
-    strict = max(curvature, by_new) > _NEGATIVE * unit
-    along = curved.direction if strict and curvature >= (1 - _NEGATIVE) * by_new else new.theta
+    strict = max(curvature, by_new) > least
+    along = curved.direction if strict and curvature >= (1 - _GROWS) * by_new else new.theta
     return _WaysOut(strict, max(curvature, by_new), useful, new.utility, along)
+
+
+def _least(problem: Problem, near: CriticalPoint, curved: Curvatures) -> float:
+    r"""Negative curvature that is there for certain: beyond rounding, and what units not quite at rest feel.
+
+    Along a symmetry :math:`e^{tA}\theta` the loss is constant, so :math:`H A\theta = -A^\top g`: a slope g
+    that is left curves it by up to :math:`|g_i|/|\theta_i|` for unit i. At a fixed point there is rounding
+    alone: a Rayleigh quotient is never below the smallest eigenvalue.
+    """
+    slope = np.asarray(compiled.loss_and_gradient(problem, near.theta)[1])
+    rows = problem.width if problem.units.additive else 1
+    force, size = (
+        np.linalg.norm(part.reshape(rows, -1), axis=1) for part in (slope, np.asarray(near.theta))
+    )
+    large = (
+        size > _TINY * size.max()
+    )  # what drives a tiny unit, or one that is left over, is its growth
+    large = size > max(_TINY * size.max(), 10 * SHRUNK)
+    if problem.units.additive:
+        large &= ~near.spare
+    unrest = float(np.max(force[large] / size[large], initial=0.0))
+    scale = max(curved.largest, float(np.abs(curved.smallest).max()))
+    return _SLOPES * max(unrest, _of_tiny_units(problem, near)) + _ROUNDING * scale
+
+
+def _of_tiny_units(problem: Problem, near: CriticalPoint) -> float:
+    """Curvature that is there because units that are left over are tiny and not zero, above order 2."""
+    if problem.degree <= 2 or not near.spare.any():
+        return 0.0
+    residual = compiled.residual(problem, near.theta)
+    return float(growth_rates(problem, near.theta, residual)[near.spare].max())
 
 
 def _kind(
@@ -367,7 +404,9 @@ def _duration(
     if kind in (PointKind.MINIMUM, PointKind.NO_MINIMUM) or near.force < _ROUNDING:
         return math.inf
     horizon = _horizon(problem, theta, near, ways)
-    return time_left(problem, theta, horizon, MATTERS * matters)
+    left = time_left(problem, theta, horizon, MATTERS * matters)
+    # one that leaves, and for which no stage that matters is predicted: nobody knows
+    return math.nan if ways.strict and math.isinf(left) else left
 
 
 def _horizon(

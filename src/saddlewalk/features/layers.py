@@ -86,9 +86,11 @@ class LayerFeatures:
     def residual(self) -> float:
         """|W^T (lambda W + gradient)| over |lambda W^T W|: 0 at convergence, far from it up to 1/lambda."""
         decay = self.implied_weight_decay if self.weight_decay is None else self.weight_decay
-        scale = abs(decay) * float(np.linalg.norm(self.feature_matrix))
-        off = np.linalg.norm(self.weight.T @ (decay * self.weight + self.gradient))
-        return float(off) / scale if scale > 0 else math.inf
+        # W^T = Q R with orthogonal columns Q, so |W^T M| = |R M|: no matrix of inputs times inputs
+        triangle = np.linalg.qr(self.weight.T, mode="r")
+        scale = abs(decay) * float(np.linalg.norm(triangle @ self.weight))
+        off = float(np.linalg.norm(triangle @ (decay * self.weight + self.gradient)))
+        return off / scale if scale > 0 else math.inf
 
     @property
     def feature_matrix(self) -> Matrix:

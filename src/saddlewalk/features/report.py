@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_MOST_INPUTS = 2_000
+"""Inputs of a layer up to which its correlations are shown unasked: they take matrices of inputs squared."""
+
 
 @dataclass(frozen=True)
 class NetworkFeatures(AbstractResult):
@@ -51,7 +54,8 @@ class NetworkFeatures(AbstractResult):
         shown = (*FORWARD, BACKWARD[0])
         rows = []
         for layer in self.layers:
-            found = layer.correlations()
+            large = layer.weight.shape[1] > _MOST_INPUTS
+            found = {} if large else layer.correlations()
             numbers = [_three_digits(found.get(name, math.nan)) for name in shown]
             shape = " x ".join(map(str, layer.weight.shape))
             ends = (layer.residual, layer.implied_weight_decay)
@@ -59,8 +63,11 @@ class NetworkFeatures(AbstractResult):
         columns = ["layer", "shape", *shown, "residual", "implied decay"]
         given = self.layers[0].weight_decay
         used = "the implied one" if given is None else f"{given:g}"
+        wide = [one.name for one in self.layers if one.weight.shape[1] > _MOST_INPUTS]
+        note = f"-: more than {_MOST_INPUTS} inputs; `correlations()` of these layers takes minutes"
         return (
             text.Table(self.title, columns, rows),
+            *([note] if wide else []),
             "Pearson correlation with W^T W (bFACT: with W W^T); residual 0 at convergence, with the decay "
             + used,
         )

@@ -73,7 +73,7 @@ class FlowRun:
     def take(self, piece: ode.Piece) -> Stopped | None:
         """Keep a piece, and say why it was the last if it was."""
         if self._record(piece, self._origin, self.max_steps - self.steps):
-            return Stopped.CONVERGED
+            return self.rest.reason
         if piece.stalled:
             return Stopped.STALLED
         return None

@@ -5,11 +5,14 @@ import math
 import numpy as np
 from jaxtyping import Bool, Float
 
+from saddlewalk.curves import Stopped
 from saddlewalk.flow.gradient_flow import Snapshot
 from saddlewalk.problem import Problem
 
 _STILL = 1e-13
 """A drive this small, relatively, is rounding: nothing moves, whatever is left to learn."""
+_TINY = 1e-2
+"""Part of the largest unit below which one has yet to come."""
 _PATIENCE = 3.0
 """A deep network waits so many times as long as a unit with the utility that is left would take."""
 _PATIENCE_OF_SHORT_STEPS = 2.0
@@ -59,6 +62,8 @@ class Rest:
         self._soon = 1 / _PATIENCE_OF_SHORT_STEPS if self._short_steps else self._change
         self._nothing = convergence**2 * abs(float(first.loss))
         self._idle_since = math.inf
+        self.reason = Stopped.CONVERGED
+        """Why the training ended, once `first` has found that it rests."""
 
     def first(self, seen: Snapshot, time: Times) -> int | None:
         """First of some moments at which the training rests; of a flow with kinks it is the last or none.
@@ -83,7 +88,20 @@ class Rest:
         rests = np.flatnonzero(idle & (still | (settled & self._nothing_new(seen, time, for_long))))
         if not len(rests):
             return None
-        return len(time) - 1 if self._slides else int(rests[0])
+        row = len(time) - 1 if self._slides else int(rests[0])
+        if for_long[row] and self._some_unit_grows(drive[row], seen, float(time[row]), row):
+            self.reason = Stopped.SLOW
+        return row
+
+    def _some_unit_grows(
+        self, drive: Float[np.ndarray, " width"], seen: Snapshot, time: float, row: int
+    ) -> bool:
+        """Whether a unit that is tiny yet is on its way all the same: a saddle, and no minimum."""
+        norm = np.maximum(seen.unit_norm, 1e-300)
+        with np.errstate(over="ignore"):
+            change = drive * norm[row] ** (self._degree - 2) * time
+        tiny = norm[row] < _TINY * norm[row].max()
+        return bool((tiny & (norm[row] > norm[0]) & (change > self._change)).any())
 
     def _net_drive(self, seen: Snapshot, time: Times) -> Float[np.ndarray, "time width"]:
         """By the way from the first moment to the last: one drive for all of them."""

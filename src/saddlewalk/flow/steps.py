@@ -56,7 +56,7 @@ class DescentRun:
         end = len(steps) if finite.all() else int(np.argmin(finite))
         calm = self.rest.first(jax.tree.map(lambda a: a[:end], seen), time[:end])
         if calm is not None:
-            end, self.stopped = calm + 1, Stopped.CONVERGED
+            end, self.stopped = calm + 1, self.rest.reason
         elif end < len(steps):
             self.stopped = Stopped.DIVERGED
         if end:

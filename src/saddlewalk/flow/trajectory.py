@@ -215,14 +215,38 @@ class Trajectory(AbstractResult):
     def plot(
         self, target: "str | Path | Axes | None" = None, *, ax: "Axes | None" = None
     ) -> "Axes":
-        """Draw the loss curve; a path saves the picture, an axis draws into it."""
+        """The loss with what it learned; a path saves the picture, an axis draws into it.
+
+        A picture of its own has a second panel: what grows meanwhile, where that is known.
+        """
         from saddlewalk.show import draw
 
-        with draw.canvas(ax or target) as axes:
-            draw.loss_curve(axes, self.time, self.loss, label=self.method)
-            axes.set_title(self.title)
-            axes.legend()
+        target = ax or target
+        if not (target is None or isinstance(target, str | Path)) or "unit_output" not in self.data:
+            with draw.canvas(target) as axes:
+                self._draw_loss(axes)
+            return axes
+        with draw.two_panels(target) as (axes, lower):
+            draw.growth(lower, *observed.what_grows(self))
+            self._draw_loss(axes)
+            axes.set_xlabel("")
         return axes
+
+    def _draw_loss(self, axes: "Axes") -> None:
+        from saddlewalk.show import draw
+
+        times = [stage.time for stage in self.stages]
+        levels = [float(self.loss[0]), *(stage.loss for stage in self.stages)]
+        draw.loss_curve(axes, self.time, self.loss, label=self.method)
+        ends = draw.end_of_fall(self.time, self.loss, levels)
+        end = min(float(self.time[-1]), max([1.1 * ends, *(1.25 * time for time in times)]))
+        if self.stopped is not Stopped.LIMIT and times:
+            axes.set_xlim(0.0, end)
+        if times:
+            draw.stretch(axes, times, levels, axes.get_xlim()[1])
+        axes.set_title(self.title)
+        axes.legend()
+        draw.name_stages(axes, self.stages, levels, draw.OBSERVED)
 
     def parts(self) -> tuple[text.Table | str, ...]:
         """How it went, in a table."""
@@ -248,8 +272,10 @@ def _own(
     for named, needed in ((steps, ("time", "loss")), (saved, ("time", "parameters"))):
         missing = [name for name in needed if name not in named]
         if missing:
+            hint = " Time is the learning rate times the number of steps." * ("time" in missing)
             raise InputError(
-                f"A run needs {' and '.join(needed)}; {', '.join(missing)} is missing."
+                f"A run needs {' and '.join(needed)}; {', '.join(missing)} is missing "
+                f"(there is {', '.join(map(str, named)) or 'nothing'}).{hint}"
             )
     seen, kept = (
         {name: finite_numbers(name, values) for name, values in named.items()}

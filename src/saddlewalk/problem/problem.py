@@ -236,7 +236,7 @@ class Problem(eqx.Module):
         except (TypeError, ValueError):
             raise InputError(
                 f"`start` must be one array of numbers of shape {(self.width, self.size)}, a row for each "
-                f"unit with its weights {', '.join(self.shapes)} one after the other; got {start!r:.60}."
+                f"unit with its weights {', '.join(self.shapes)} one after the other; got {_briefly(start)}."
             ) from None
         if theta.shape != (self.width, self.size):
             raise InputError(
@@ -415,6 +415,14 @@ def task_modes(problem: Problem) -> Modes | None:
     problem : units, data and loss.
     """
     return problem.task.modes() if problem.units.shares_features else None
+
+
+def _briefly(value: Any) -> str:
+    """A value of the user's, as far as it helps."""
+    if isinstance(value, dict):
+        return f"a dictionary of {', '.join(map(str, value)) or 'nothing'}"
+    shown = repr(value)
+    return shown if len(shown) <= 60 else f"{shown[:57]}..."
 
 
 def _check_kinds(task: object, units: object) -> None:

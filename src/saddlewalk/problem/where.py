@@ -10,6 +10,9 @@ from saddlewalk.errors import InputError
 from saddlewalk.problem.problem import Problem
 from saddlewalk.tasks.samples import finite_numbers
 
+_REMEDY = "The training has diverged before: take weights from an earlier moment."
+"""For weights that are not finite."""
+
 
 class TrainedNetwork(Protocol):
     """What a simulation returns, as far as a diagnostic needs it (rooms below `flow` cannot name it)."""
@@ -92,7 +95,7 @@ def _index(at: Any, saved: int) -> int:
 
 
 def _checked(problem: Problem, weights: Any) -> np.ndarray:
-    theta = finite_numbers("weights", weights)
+    theta = finite_numbers("weights", weights, remedy=_REMEDY)
     if theta.shape != (problem.width, problem.size):
         raise InputError(
             f"The weights must have shape {(problem.width, problem.size)}; got {theta.shape}."

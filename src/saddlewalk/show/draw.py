@@ -20,6 +20,7 @@ _MOST_NAMED = 10
 _WIDE = 50.0
 _VISIBLE = 1e-6
 _UNSEEN = 0.01
+_NEAR = 0.05
 
 STYLE: dict[Any, Any] = {
     "figure.constrained_layout.use": True,
@@ -130,18 +131,22 @@ def staircase(axes: "Axes", stairs: Any, end: float | None, **line: Any) -> None
     loss_axes(axes, levels)
 
 
-def name_stages(axes: "Axes", stairs: Any) -> None:
-    """What is learned, beside each predicted jump in sight: the large ones first, where there is room.
+def name_stages(
+    axes: "Axes", stages: Sequence[Any], levels: Sequence[float], color: str = PREDICTED
+) -> None:
+    """What is learned, beside each jump in sight: the large ones first, where there is room.
 
     To be called last, when scales and legend are there.
 
     Parameters
     ----------
-    axes : where the staircase was drawn.
-    stairs : a `Staircase`.
+    axes : where the losses were drawn.
+    stages : of a `Staircase` or a `Trajectory`.
+    levels : losses before the first and after each.
+    color : of the names.
     """
-    levels, before, named = stairs.loss_levels, "", []
-    for stage, level in zip(stairs.stages, levels, strict=False):
+    before, named = "", []
+    for stage, level in zip(stages, levels, strict=False):
         # a feature that grows in several steps is named at the first
         if (
             stage.learned != before
@@ -151,12 +156,12 @@ def name_stages(axes: "Axes", stairs: Any) -> None:
             named.append((level - stage.loss, (stage.time, level, stage.learned)))
         before = stage.learned
     largest_first = [point for _, point in sorted(named, key=lambda one: -one[0])]
-    missing = name_points(axes, largest_first, color=PREDICTED)
+    missing = name_points(axes, largest_first, color=color)
     if missing:
         axes.text(
-            *(0.01, 0.02, f"{missing} more jumps: see the table"),
+            *(0.01, 0.02, f"{missing} more jump{'s' * (missing > 1)}: see the table"),
             transform=axes.transAxes,
-            color=PREDICTED,
+            color=color,
             fontsize=8,
         )
 
@@ -212,19 +217,30 @@ def loss_axes(axes: "Axes", loss: Any) -> None:
     axes.set_ylim(bottom=0.0, top=max(axes.get_ylim()[1], 1.08 * float(max(loss))))
 
 
-def end_of_fall(time: Any, loss: Any) -> float:
-    """When a loss curve has all but a hundredth of its fall behind it: a picture must not end before.
+def end_of_fall(time: Any, loss: Any, levels: Sequence[float] = ()) -> float:
+    """When a loss curve has its fall behind it, as far as can be seen: a picture must not end before.
 
     Parameters
     ----------
     time, loss : moments, and the loss at each, `(time,)`.
+    levels : losses that are told apart; if they span decades, so does the axis (`stretch`).
     """
-    left = np.asarray(loss) - min(loss)
-    return float(time[int(np.argmax(left <= _UNSEEN * left[0]))])
+    low = float(min(loss))
+    unseen = _UNSEEN * (loss[0] - low)
+    if levels and (seen := _lowest_seen(levels)) is not None:
+        unseen = max(_NEAR * low, _UNSEEN * seen)
+    return float(time[int(np.argmax(np.asarray(loss) - low <= unseen))])
+
+
+def _lowest_seen(levels: Sequence[float]) -> float | None:
+    """The lowest level that is not as good as nothing, where a linear axis would not show it."""
+    top = max(levels)
+    lowest = min(level for level in levels if level > _VISIBLE * top) if top > 0 else top
+    return lowest if top > _WIDE * lowest > 0 else None
 
 
 def stretch(axes: "Axes", times: Any, levels: Any, end: float) -> None:
-    """Logarithmic axes where the stages would not be seen on linear ones.
+    """Logarithmic axes where the stages would not be seen on linear ones, with zero where it is reached.
 
     Parameters
     ----------
@@ -237,8 +253,13 @@ def stretch(axes: "Axes", times: Any, levels: Any, end: float) -> None:
     if first > 0 and end > _WIDE * first:
         axes.set_xscale("log")
         axes.set_xlim(0.3 * first, end)
-    top = max(levels)
-    seen = [level for level in levels if level > _VISIBLE * top]
-    if top > _WIDE * min(seen):
-        axes.set_yscale("log")
-        axes.set_ylim(0.3 * min(seen), 2 * top)
+    top, seen = max(levels), _lowest_seen(levels)
+    if seen is not None:
+        floor = 0.3 * seen
+        lowest = min(float(np.min(line.get_ydata(), initial=top)) for line in axes.lines)
+        if lowest < floor:  # what falls to nothing stays in sight
+            axes.set_yscale("symlog", linthresh=floor, linscale=0.4)
+            axes.set_ylim(-0.15 * floor, 2 * top)
+        else:
+            axes.set_yscale("log")
+            axes.set_ylim(floor, 2 * top)

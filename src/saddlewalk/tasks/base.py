@@ -45,20 +45,40 @@ class Modes(NamedTuple):
         flat = self.parts.reshape(len(self.parts), -1)
         return flat @ np.asarray(function).ravel() / self.weights
 
-    def that_grew(self, before: Any, after: Any) -> int:
-        """The mode whose growth between two functions took most of the loss."""
-        return mode_that_grew(self.weights, self.strengths(before), self.strengths(after))
+
+_TAKEN = 0.1
+"""Part of the loss of a mode that a stage must take, so that the mode was learned at all."""
 
 
-def mode_that_grew(weights: Any, before: Any, after: Any) -> int:
-    """The mode whose growth took most of the loss, of which it leaves weight (1 - strength)^2.
+class Learned(NamedTuple):
+    """Which modes a stage learned, those first that took most of the loss."""
+
+    modes: list[int]
+    """Those that no other stage learned more of; none where it only went on with modes of others."""
+    lead: int
+    """The mode that took most of the loss here, wherever it was learned."""
+
+
+def modes_that_grew(weights: Any, before: Any, after: Any) -> list[Learned]:
+    """The modes that each of some stages learned; each is in the stage that took most of its loss.
+
+    A mode of a strength leaves weight (1 - strength)^2 of the loss.
 
     Parameters
     ----------
-    weights : loss that each mode holds while nothing is learned.
-    before, after : strengths of the modes.
+    weights : loss that each mode holds while nothing is learned, `(modes,)`.
+    before, after : strengths of the modes on both sides of each stage, `(stages, modes)`.
     """
-    return int(np.argmax(np.asarray(weights) * ((1 - before) ** 2 - (1 - after) ** 2)))
+    weights, was, now = np.asarray(weights), np.asarray(before), np.asarray(after)
+    if not len(was):
+        return []
+    gains = weights * ((1 - was) ** 2 - (1 - now) ** 2)
+    stage = np.where(gains.max(axis=0) > _TAKEN * weights, np.argmax(gains, axis=0), -1)
+    found = []
+    for k, gain in enumerate(gains):
+        order = np.argsort(-gain, kind="stable")
+        found.append(Learned(order[stage[order] == k].tolist(), int(order[0])))
+    return found
 
 
 class AbstractTask(eqx.Module):

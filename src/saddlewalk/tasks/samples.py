@@ -107,7 +107,12 @@ def _are_words(values: Any) -> bool:
     return array.ndim == 1 and array.size > 0 and all(isinstance(one, str) for one in array)
 
 
-def finite_numbers(name: str, values: Any, columns: Sequence[str] = ()) -> np.ndarray:
+def finite_numbers(
+    name: str,
+    values: Any,
+    columns: Sequence[str] = (),
+    remedy: str = "Fill them in, or leave out these rows.",
+) -> np.ndarray:
     """An array of float64, or a sentence that says where it is not one.
 
     Parameters
@@ -115,6 +120,7 @@ def finite_numbers(name: str, values: Any, columns: Sequence[str] = ()) -> np.nd
     name : what the sentence calls it.
     values : anything that holds numbers.
     columns : what its columns are called; empty if they have no names.
+    remedy : what to do about numbers that are not finite.
     """
     if np.iscomplexobj(values):
         raise InputError(f"{name} must hold real numbers; it holds complex ones.")
@@ -133,7 +139,7 @@ def finite_numbers(name: str, values: Any, columns: Sequence[str] = ()) -> np.nd
         named = "" if column is None else f" (row {bad[0][0]} of column '{columns[column]}')"
         raise InputError(
             f"{name} has {len(bad)} entries that are NaN or infinite, first at {where}{named}, counted from "
-            "0. Fill them in, or leave out these rows."
+            f"0. {remedy}"
         )
     return array
 

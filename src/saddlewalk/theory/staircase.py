@@ -197,13 +197,14 @@ class Staircase(AbstractResult):
         with draw.canvas(ax or target) as axes:
             end = 1.25 * max(self.jump_times, default=0.8)
             if self.curve is not None:
-                end = max(end, 1.1 * draw.end_of_fall(*self.curve))
+                end = max(end, 1.1 * draw.end_of_fall(*self.curve, self.loss_levels))
             draw.staircase(axes, self, end=end)
+            axes.set_xlim(0.0, end)
             if self.stages:
                 draw.stretch(axes, self.jump_times, self.loss_levels, end)
             axes.set_title(f"{self.setting}, scale {self.scale:g}")
             axes.legend()
-            draw.name_stages(axes, self)
+            draw.name_stages(axes, self.stages, self.loss_levels)
         return axes
 
     def citation(self) -> str:

@@ -1,45 +1,87 @@
 """What a stage learned, in the words of its setting: coordinate, mode, frequency, direction."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from saddlewalk.problem import ParametersLike, Problem, compiled, task_modes
 from saddlewalk.programs import Bound
+from saddlewalk.tasks.base import Modes, modes_that_grew
 
 _LOUD = 1e-6
 """A sample counts as one that a unit is active on above this part of its largest answer."""
 
 
-def name_feature(
+class Change(NamedTuple):
+    """A stage as a change of the network from one plateau to the next."""
+
+    before: ParametersLike
+    """Parameters `(width, size)` of the active units, the dormant ones at zero."""
+    after: ParametersLike
+    on: tuple[int, ...]
+    """Units that turned on."""
+
+
+def name_features(problem: Problem, ask: Bound, changes: Sequence[Change]) -> list[dict[str, Any]]:
+    """What each stage learned: modes of the task, or else what the new units look at.
+
+    The largest is named first, with the "others" behind it. No mode of a linear network is named twice.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    ask : the same, bound to its programs.
+    changes : the stages, all of them.
+    """
+    modes = task_modes(problem)
+    if modes is not None:
+        return _named_modes(problem, ask, modes, changes)
+    return [_named_units(problem, ask, *change) for change in changes]
+
+
+def _named_modes(
+    problem: Problem, ask: Bound, modes: Modes, changes: Sequence[Change]
+) -> list[dict[str, Any]]:
+    was, now = (
+        [modes.strengths(ask(compiled.function, theta)) for theta in side]
+        for side in ([one.before for one in changes], [one.after for one in changes])
+    )
+    features = []
+    for learned, strength in zip(modes_that_grew(modes.weights, was, now), now, strict=True):
+        names = [{**modes.names[k], "strength": float(strength[k])} for k in learned.modes]
+        if not names:
+            # neurons that go on with a frequency are named by it; linear ones have no part in one mode alone
+            more = {**modes.names[learned.lead], "strength": float(strength[learned.lead])}
+            names = [_adjustment(more) if problem.units.rotatable else more]
+        features.append(_together(names))
+    return features
+
+
+def _adjustment(mode: dict[str, Any]) -> dict[str, Any]:
+    """More of a mode that another stage is named after."""
+    return {"kind": "adjustment", "mode": mode["index"], "strength": mode["strength"]}
+
+
+def _named_units(
     problem: Problem,
     ask: Bound,
     before: ParametersLike,
     after: ParametersLike,
     on: tuple[int, ...],
 ) -> dict[str, Any]:
-    """The mode of the task that grew most, or else what the strongest new unit looks at, with the "others".
-
-    Parameters
-    ----------
-    problem : units, data and loss.
-    ask : the same, bound to its programs.
-    before, after : parameters `(width, size)` of the active units on two plateaus, the dormant ones at zero.
-    on : units that turned on between.
-    """
-    modes = task_modes(problem)
-    if modes is not None:
-        was, now = (ask(compiled.function, theta) for theta in (before, after))
-        lead = modes.that_grew(was, now)
-        return {**modes.names[lead], "strength": float(modes.strengths(now)[lead])}
     if problem.units.rotatable:  # basis vectors that are no neurons, on a task without modes
         was, now = (ask(compiled.feature_lengths, theta) for theta in (before, after))
         return _seen_by(problem, ask, after, [int(np.argmax(now - was))])[0]
     if not on:
         return {"kind": "adjustment"}
-    lengths = ask(compiled.feature_lengths, after)[list(on)] if len(on) > 1 else np.zeros(1)
-    strongest = [on[k] for k in np.argsort(-lengths, kind="stable")]
-    features = _seen_by(problem, ask, after, strongest)
+    lengths = ask(compiled.feature_lengths, after)[list(on)]
+    return _together(
+        _seen_by(problem, ask, after, [on[k] for k in np.argsort(-lengths, kind="stable")])
+    )
+
+
+def _together(features: list[dict[str, Any]]) -> dict[str, Any]:
     return features[0] if len(features) == 1 else {**features[0], "others": features[1:]}
 
 

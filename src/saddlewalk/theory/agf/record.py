@@ -9,6 +9,24 @@ import numpy as np
 from saddlewalk.curves import LossCurve
 from saddlewalk.problem import ParametersLike
 
+_TELLING = 0.02
+"""Part of itself by which the loss changes from one remembered network to the next, where they are large."""
+
+
+def telling(loss: np.ndarray) -> np.ndarray:
+    """Rows between which the loss has changed, and the last.
+
+    Parameters
+    ----------
+    loss : at each of some rows that follow each other.
+    """
+    kept, seen = [], np.inf
+    for row, value in enumerate(loss.tolist()):
+        if abs(value - seen) > _TELLING * abs(seen) or row == len(loss) - 1 or seen == np.inf:
+            kept.append(row)
+            seen = value
+    return np.array(kept, dtype=int)
+
 
 @dataclass(frozen=True)
 class Moment:
@@ -68,6 +86,11 @@ class Record:
     ) -> None:
         """Remember the network at all rows from one on."""
         self._blocks.append(Block(first, theta, active, output))
+
+    @property
+    def moments(self) -> list[Moment]:
+        """The network wherever it is remembered."""
+        return [block.moment(k) for block in self._blocks for k in range(len(block.theta))]
 
     @property
     def first(self) -> Moment:

@@ -28,7 +28,7 @@ from saddlewalk.curves.stages import acceleration
 from saddlewalk.problem import Problem
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, from_arrays
-from saddlewalk.theory.agf.naming import name_feature
+from saddlewalk.theory.agf.naming import Change, name_features
 from saddlewalk.theory.agf.record import Moment
 from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
@@ -175,7 +175,8 @@ def _complete(walk: Walk, stopped: Stopped) -> Assumption:
 
 def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, ...]:
     """One stage from plateau to plateau, timed where the loss passes the middle."""
-    stages = []
+    stages: list[Stage] = []
+    changes: list[Change] = []
     for a, b in itertools.pairwise(landings):
         before, after = walk.record.nearest(a), walk.record.nearest(b)
         if a == 0 and walk.begun and _is_over(walk, after) and _is_fading(curve.part(a, b)):
@@ -189,10 +190,14 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
                 loss=jump.after,
                 units=on,
                 dormant=off,
-                feature=name_feature(walk.problem, walk.ask, before.alone, after.alone, on),
+                feature={},
             )
         )
-    return tuple(stages)
+        changes.append(Change(before.alone, after.alone, on))
+    features = name_features(walk.problem, walk.ask, changes)
+    return tuple(
+        replace(stage, feature=feature) for stage, feature in zip(stages, features, strict=True)
+    )
 
 
 def _is_over(walk: Walk, after: Moment) -> bool:

@@ -76,6 +76,8 @@ class Thresholds:
     nothing: float = 1e-6
     """Part of the first loss that is as good as none: steps below it are not listed as stages."""
 
+    nothing_of_stage: float = 1e-3
+    """Part of the loss before a stage at which the stage is over for certain."""
     # --- tails that would take for ever
     sliding: float = 1e-4
     """A tail has settled when, in as much time as has passed, the loss would fall by less than this part of
@@ -135,4 +137,4 @@ class Thresholds:
     most_rounds: int = 100
     """Plateaus and transitions, besides ten for each unit."""
     remembered: int = 3000
-    """Parameters up to which the network is remembered at every step, and not at the end of a piece alone."""
+    """Parameters up to which the network is remembered at every step, not only where the loss has changed."""

@@ -47,7 +47,7 @@ from saddlewalk.theory.agf.alternation import Margins, Rules, Stand
 from saddlewalk.theory.agf.climb import steepest
 from saddlewalk.theory.agf.phase import Motion, Phase
 from saddlewalk.theory.agf.plateau import cross_plateau
-from saddlewalk.theory.agf.record import Moment, Record
+from saddlewalk.theory.agf.record import Moment, Record, telling
 from saddlewalk.theory.agf.tail import Tail
 from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.transition import pass_transition
@@ -99,8 +99,6 @@ class Walk:
         if self.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
         self.level = self.untrained = float(self.ask(compiled.loss, 0 * self.theta))
-        # a loss that cannot be negative, and is hardly there, has no stage left in it
-        self.nothing = self.at.nothing * self.untrained if problem.squared else 0.0
         self.near = self.at.near_rest
         self.tail: Tail | None = None
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
@@ -184,6 +182,14 @@ class Walk:
     def horizon(self) -> float:
         """Time that a phase may go on."""
         return min(self.max_time - self.began, self.leaves) - self.lasted
+
+    @property
+    def nothing(self) -> float:
+        """A loss that cannot be negative, and is hardly there, has no stage left in it; one that has begun
+        goes on until its own level is known."""
+        if not self.problem.squared:
+            return 0.0
+        return min(self.at.nothing * self.untrained, self.at.nothing_of_stage * self.level)
 
     @property
     def leaves(self) -> float:
@@ -351,11 +357,14 @@ class Walk:
         self.record.add_rest(self.time, self.level, 0.0, here)
 
     def _keep(self, rows: np.ndarray, piece: ode.Piece, phase: Phase) -> None:
-        """Append to the curve, and remember the network at every row, or at the last if it is large."""
-        first = 0 if self.theta.size <= self.at.remembered else len(rows) - 1
-        theta, place = phase.parameters(piece.states[first:]), self.record.add(rows)
-        seen = (piece.saved.active[first:], piece.saved.view.output[first:])
-        self.record.add_moments(place + first, theta, *seen)
+        """Append to the curve, and remember the network at every row; at those that tell if it is large."""
+        place, active, output = self.record.add(rows), piece.saved.active, piece.saved.view.output
+        if self.theta.size <= self.at.remembered:
+            self.record.add_moments(place, phase.parameters(piece.states), active, output)
+            return
+        kept = telling(rows[:, 1])
+        for k, moved in zip(kept.tolist(), phase.parameters(piece.states[kept]), strict=True):
+            self.record.add_moment(place + k, moved, active[k], output[k])
 
     def tolerance(self, plateau: bool, kind: str = "explicit") -> float:
         """Error of a step, in a phase and of a kind."""

@@ -163,15 +163,18 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
 
 
 def _stage(jump: Jump | Transition, regression: Regression, unit_of_time: float) -> Stage:
-    lead = jump.on[0] if jump.on else None
+    largest_first = sorted(jump.on, key=lambda unit: -abs(jump.beta[unit]))
+    coordinates = [
+        {"kind": "coordinate", "index": unit, "sign": int(np.sign(jump.beta[unit]))}
+        for unit in largest_first
+    ]
+    feature, *others = coordinates or [{"kind": "adjustment"}]
     return Stage(
         time=jump.time * unit_of_time,
         loss=regression.loss(jump.beta),
         units=jump.on,
         dormant=jump.off,
-        feature={"kind": "adjustment"}
-        if lead is None
-        else {"kind": "coordinate", "index": lead, "sign": int(np.sign(jump.beta[lead]))},
+        feature={**feature, "others": others} if others else feature,
     )
 
 
