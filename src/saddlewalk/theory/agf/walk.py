@@ -167,7 +167,7 @@ class Walk:
             if stopped:
                 return stopped
         for _ in range(self.at.most_rounds + 10 * self.problem.width):
-            if self.level <= self.nothing:
+            if self.problem.squared and self.level <= self.at.nothing * self.untrained:
                 return Stopped.LEARNED
             if self.active.all() and not math.isfinite(self.leaves):
                 return Stopped.NO_DORMANT
@@ -185,8 +185,8 @@ class Walk:
 
     @property
     def nothing(self) -> float:
-        """A loss that cannot be negative, and is hardly there, has no stage left in it; one that has begun
-        goes on until its own level is known."""
+        """A loss at which a stage is over for certain: one that cannot be negative, and is hardly there,
+        and little beside that before the stage, whose own level is to be known."""
         if not self.problem.squared:
             return 0.0
         return min(self.at.nothing * self.untrained, self.at.nothing_of_stage * self.level)
