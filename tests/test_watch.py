@@ -214,6 +214,11 @@ def test_the_next_drop_is_forecast(make, batch, steps, allowed):
     watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, widths=False)
     train(model, optimizer, x, y, max(looks) + 1, watch, batch, looks)
     for look, truth in zip(watch.looks, (first, second), strict=True):
+        if truth == second and isinstance(optimizer, torch.optim.Adam):
+            assert (
+                look.forecast is None
+            )  # no unit grows by half: what is new lies across large ones
+            continue
         assert look.state is State.PLATEAU, look
         assert look.forecast.left == pytest.approx(truth - look.step, rel=allowed)
 
@@ -243,6 +248,99 @@ def test_a_schedule_delays_the_drop():
     assert left[2] == pytest.approx(left[1], rel=1e-2)
     assert halves.last_epoch == 0
     assert optimizer.param_groups[0]["lr"] == 5e-3
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda o: torch.optim.lr_scheduler.SequentialLR(
+            o,
+            [
+                torch.optim.lr_scheduler.LinearLR(o, 0.1, 1, 10),
+                torch.optim.lr_scheduler.CosineAnnealingLR(o, 50),
+            ],
+            [10],
+        ),
+        lambda o: torch.optim.lr_scheduler.ChainedScheduler(
+            [
+                torch.optim.lr_scheduler.LinearLR(o, 0.1, 1, 10),
+                torch.optim.lr_scheduler.ExponentialLR(o, 0.97),
+            ],
+            optimizer=o,
+        ),
+        lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 0.1, 40),
+        lambda o: torch.optim.lr_scheduler.ReduceLROnPlateau(o),
+    ],
+    ids=["sequential", "chained", "one cycle", "on plateau"],
+)
+@pytest.mark.filterwarnings("ignore:.*lr_scheduler:UserWarning", "ignore:.*epoch:UserWarning")
+def test_a_look_does_not_step_a_schedule(make):
+    x, y = data()
+    rates = []
+    for watched in (False, True):
+        model = network()
+        optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+        schedule = make(optimizer)
+        watch = Watch(
+            model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, schedule=schedule, widths=False
+        )
+        seen = []
+        for step in range(30):
+            train(model, optimizer, x, y, 1)
+            if watched and step in (5, 20):
+                watch.look()
+            if isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau):
+                schedule.step(1.0)
+            else:
+                schedule.step()
+            seen.append(optimizer.param_groups[0]["lr"])
+        rates.append(seen)
+    assert rates[0] == rates[1]
+
+
+def test_a_drop_that_does_not_come_widens_the_next_interval(watched):
+    record = watched[0].record
+    told = record.forecasts[0]
+    flat = WatchRecord(np.arange(3000.0), np.full(3000, 9.0), record.looks[:1], record.units)
+    assert flat.mistakes(told.made + 1) == []
+    (late,) = flat.mistakes(told.made + 3 * told.left)
+    assert late == pytest.approx(math.log(3.0))
+
+
+class Pair(nn.Module):
+    """A network that answers with more than one thing."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = network(None)
+
+    def forward(self, x):
+        answer = self.net(x)
+        return answer, {"again": answer}
+
+
+def test_a_loss_that_reads_the_whole_answer_is_refused():
+    x, y = data()
+    assert Watch(Pair(), nn.MSELoss(), probe=(x, y)).landscape.sample_count == len(x)
+    with pytest.raises(InputError, match="reads the whole"):
+        Watch(Pair(), lambda out, t: nn.MSELoss()(out[1]["again"], t), probe=(x, y))
+    with pytest.raises(InputError, match="reads the whole"):
+        Watch(Pair(), lambda out, t: nn.MSELoss()(out[0], t), probe=(x, y))
+
+
+def test_arguments_are_checked_before_training(tmp_path):
+    x, y = data()
+    model = network()
+    for wrong in (
+        {"probe": (x[:0], y[:0])},
+        {"optimizer": torch.optim.SGD},
+        {"schedule": 3},
+        {"schedule": lambda step: None},
+        {"budget": math.inf},
+        {"page": tmp_path / "missing" / "watch.html"},
+    ):
+        with pytest.raises(InputError):
+            Watch(model, nn.MSELoss(), **{"probe": (x, y), **wrong})
 
 
 def test_silent_on_an_ordinary_training_and_at_its_end():
@@ -350,7 +448,7 @@ def test_numbers_that_are_not_finite_are_told_with_step_and_place():
     watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
     train(model, optimizer, x, y, 60, watch)
     assert "Nothing is forecast from here" in str(watch)
-    assert "'0.weight'" in str(watch) or "still finite" in str(watch)
+    assert "not finite: '0.weight'" in str(watch) or "still finite" in str(watch)
     assert int(str(watch).split()[1].rstrip(":")) < 60
 
 
@@ -535,7 +633,7 @@ def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
     ).train()
     assert callback.watch.steps == 20
     assert callback.watch.looks
-    assert isinstance(callback.watch.rule(), Adaptive)
+    assert any(look.state is not State.UNKNOWN for look in callback.watch.looks)
 
 
 def test_a_jax_loop_with_optax():
@@ -610,7 +708,11 @@ def test_checkpoints_tell_the_same(checkpoints):
     record = watch_checkpoints(files, x, y, activation="linear")
     assert [look.step for look in record.looks] == [0, 150, 300, 450, 600]
     assert record.forecasts
-    assert all(abs(one.error) < 0.1 for one in record.outcomes if math.isfinite(one.happened))
+    seen = [one for one in record.outcomes if math.isfinite(one.happened)]
+    assert seen
+    assert all(
+        0 <= one.happened - one.forecast.step <= 150 for one in seen
+    )  # at the next checkpoint
 
 
 def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):

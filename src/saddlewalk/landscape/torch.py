@@ -8,6 +8,7 @@ kernels have no second derivative.
 """
 
 import math
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -431,6 +432,22 @@ class ModuleLandscape(AbstractLandscape):
             raise InputError(f"The {name} of the probe hold NaN or infinite numbers.")
         return tensor.to(self._cast) if self._cast and tensor.is_floating_point() else tensor
 
+    def _check_whole_answer(self) -> None:
+        """Refuse a loss that reads more of an answer than the tensor that it would get."""
+        args, kwargs = _arguments(self._inputs)
+        with self.probing(), torch.no_grad():
+            state = {**self._constants(), **self._tensors(self.weights)}
+            whole = torch.func.functional_call(self.module, state, args, kwargs)
+            if isinstance(whole, torch.Tensor):
+                return
+            chosen = self._select(whole)
+            prices = [_tried(self._loss, one, self._targets) for one in (whole, chosen)]
+        if prices[0] is not None and (prices[1] is None or prices[0] != prices[1]):
+            raise InputError(
+                f"The module returns {type(whole).__name__}, of which one tensor is looked at, and this loss "
+                "reads the whole. Write it as a function of that tensor alone (the first, or `.logits`)."
+            )
+
     def _first_answer(self) -> torch.Tensor:
         tensors = _tensors_in(self._inputs)
         try:
@@ -455,6 +472,9 @@ class ModuleLandscape(AbstractLandscape):
         return answer
 
     def _first_loss(self) -> None:
+        if self._shape[0] == 0:
+            raise InputError("The probe has no samples.")
+        self._check_whole_answer()
         try:
             with torch.no_grad():
                 self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
@@ -524,6 +544,16 @@ def _the_tensor(answer: Any) -> Any:
     if isinstance(logits, torch.Tensor):
         return logits
     return answer[0] if isinstance(answer, tuple) and answer else answer
+
+
+def _tried(loss: Loss, answer: Any, targets: Any) -> float | None:
+    """The loss of an answer, if it can be had."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return float(loss(answer, targets))
+        except Exception:
+            return None
 
 
 def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -55,6 +55,8 @@ class Ahead:
     """Which of them are rows of a matrix that is not the last one."""
     evaluations: int
     """Gradients that it took."""
+    noise_share: float = 0.0
+    """Part of the mean squares of an adaptive optimizer that is noise of its batches."""
 
 
 Enough = Callable[[list[float], list[float]], bool]
@@ -98,6 +100,7 @@ class _Path:
         self.slope: list[float] = []
         self.force: list[float] = []
         self.sizes: list[np.ndarray] = []
+        self.noise_share = 0.0
 
     def add(self, step: float, loss: float, slope: float, force: Vector, weights: Vector) -> None:
         self.steps.append(step)
@@ -115,6 +118,7 @@ class _Path:
             sizes=np.asarray(self.sizes),
             hidden=self.blocks.hidden,
             evaluations=evaluations,
+            noise_share=self.noise_share,
         )
 
 
@@ -295,7 +299,8 @@ def _adaptive_path(
         if not rule.decoupled:
             gradient = gradient + rule.decay * weights
         if noise is None:  # what minibatches add to the mean square
-            noise = rule.noise(gradient) if rule.count else 0.0
+            noise = rule.noise(gradient) if rule.count else np.zeros_like(gradient)
+            path.noise_share = float(np.sum(noise) / max(np.sum(noise + gradient**2), 1e-300))
         count += joined
         first = keep1 * first + (1 - keep1) * gradient
         second = keep2 * second + (1 - keep2) * (gradient**2 + noise)

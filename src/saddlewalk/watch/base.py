@@ -41,6 +41,8 @@ _SOON = 500
 """Steps that are looked ahead at least."""
 _MANY_UNITS = 512
 """Units whose lengths are kept."""
+_TELLS = 0.1
+"""Growth (a logarithm) until the drop that is worth telling."""
 _PAGE_PRICE = 1.0
 """Seconds that a page is thought to take before one was written."""
 _TEST_PRICE, _PATIENCE = 600, 30.0
@@ -84,6 +86,8 @@ class AbstractWatch(abc.ABC):
         self._widths = widths
         self._width_seconds = math.nan
         self._page = None if page is None else Path(page)
+        if self._page is not None and not self._page.parent.is_dir():
+            raise InputError(f"There is no folder {self._page.parent} for the page; make it first.")
         self._page_seconds = _PAGE_PRICE
         self._told_other = False
         with self.budget.look(0):
@@ -142,7 +146,7 @@ class AbstractWatch(abc.ABC):
         return written
 
     def go_to(self, step: int, loss: float) -> None:
-        """Count steps that were made unseen, evenly down from the last loss to this one.
+        """Count steps that were made unseen.
 
         Parameters
         ----------
@@ -150,10 +154,10 @@ class AbstractWatch(abc.ABC):
         loss : the loss there.
         """
         self._told_other = True  # these losses are the probe's own
-        missing = step - self.steps
-        last = self.looks[-1].loss if self.looks else loss
-        for value in np.linspace(last, loss, max(missing, 0) + 1)[1:]:
-            self._losses.add(float(value))
+        for _ in range(step - self.steps - 1):
+            self._losses.add(math.nan)
+        if step > self.steps:
+            self._losses.add(loss)
 
     @property
     def steps(self) -> int:
@@ -272,12 +276,13 @@ class AbstractWatch(abc.ABC):
         )
 
     def _outlook(self, weights: Vector, rule: Rule, most: int, until: float) -> tuple[Outlook, int]:
-        search, start = Search(self.steps, until), time.perf_counter()
+        horizon = max(_FAR * self.steps, _SOON)
+        search, start = Search(self.steps, until, horizon), time.perf_counter()
         ahead = train_ahead(
             self.landscape,
             weights,
             rule,
-            horizon=max(_FAR * self.steps, _SOON),
+            horizon=horizon,
             most=most,
             enough=search,
             elapsed=self.steps,
@@ -304,7 +309,7 @@ class AbstractWatch(abc.ABC):
         if outlook.state is not State.PLATEAU or not math.isfinite(outlook.steps):
             return None
         reason = reason_of(rule)
-        sigma = spread(reason, self.record.mistakes())
+        sigma = spread(reason, self.record.mistakes(self.steps), outlook.doubt)
         low, high = interval(self.steps, outlook.steps, sigma)
         return Forecast(
             made=float(self.steps),
@@ -374,10 +379,12 @@ class AbstractWatch(abc.ABC):
             for one in self.landscape.parameters
             if not np.isfinite(self.weights()[one.place]).all()
         ]
-        where = f"first in '{names[0]}'" if names else "the weights are still finite"
+        listed = ", ".join(f"'{name}'" for name in names[:3])
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        where = f"not finite: {listed}{more}" if names else "the weights are still finite"
         self.began_to_fail = (
-            f"step {self.steps:,}: the loss is {loss}; {where}. Nothing is forecast from here. Go back to "
-            "the last weights that were finite, with a smaller learning rate or clipped gradients."
+            f"step {self.steps:,}: the loss is {loss}; {where}. Nothing is forecast from here. A smaller "
+            "learning rate or clipped gradients may help, from weights of before."
         )
 
     def _sentence(self, look: Look) -> str:
@@ -395,9 +402,9 @@ class AbstractWatch(abc.ABC):
             return f"step {look.step:,} ({'; '.join(about)}): {look.state.sentence}{seen}"
         told = look.forecast
         standing = f" since step {since:,.0f}" if since < look.step else ""
-        grows = (
-            "" if not told.grows else f"; {told.grows} grows by {text.percent(told.growth)} a step"
-        )
+        # where what is new lies across units that are large already, their growth tells nothing
+        tells = told.grows and told.growth * told.left > _TELLS
+        grows = "" if not tells else f"; {told.grows} grows by {text.percent(told.growth)} a step"
         return (
             f"step {look.step:,}: plateau{standing} ({'; '.join(about)}){grows}; next drop at "
             f"step {told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"

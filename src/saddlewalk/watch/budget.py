@@ -4,11 +4,12 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, check_number
 
 _FEWEST, _MOST = 60, 1500
 """Gradients that a look must be able to afford: at first, and when the last one saw no end."""
 _ROOM = 1.3
+_UNLIMITED = 1e12
 _FURTHER = 1.02
 """A look comes at this many times the steps of the last one at the earliest."""
 _FIRST = 10
@@ -24,7 +25,8 @@ class Budget:
     """
 
     def __init__(self, part: float) -> None:
-        if not part > 0:
+        check_number("budget", part)
+        if not 0 < part < _UNLIMITED:
             raise InputError(f"`budget` must be a positive part of the training time; got {part}.")
         self.part = part
         self.spent = 0.0

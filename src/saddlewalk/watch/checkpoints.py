@@ -48,6 +48,8 @@ def watch_checkpoints(
         raise InputError(f"Unknown optimizer '{optimizer}'.{nearest(optimizer, OPTIMIZERS)}")
     if optimizer is not None and rate is None:
         raise InputError("An optimizer is known by its learning rate, too: give `rate`.")
+    if rate is not None and not rate > 0:
+        raise InputError(f"`rate` must be positive; got {rate}.")
     found = _in_order(files)
     network, state = load_checkpoint(found[0][1])
     module = as_module(network, found[0][1], activation)

@@ -89,7 +89,7 @@ def reason_of(rule: Rule) -> Reason:
     return Reason.ADAPTIVE if isinstance(rule, Adaptive) else Reason.FLOW
 
 
-def spread(reason: Reason, mistakes: Sequence[float]) -> float:
+def spread(reason: Reason, mistakes: Sequence[float], doubt: float = 0.0) -> float:
     """The standard deviation of the logarithm of a time left: what is known beforehand, and what this
     training has shown.
 
@@ -97,10 +97,11 @@ def spread(reason: Reason, mistakes: Sequence[float]) -> float:
     ----------
     reason : what the forecast rests on.
     mistakes : logarithms of (true / forecast) time left, one for each drop that has come.
+    doubt : what noise and lag add to the standard deviation.
     """
     seen = np.asarray(mistakes, dtype=float)
-    total = _PRIOR * SPREAD[reason] ** 2 + float(np.sum(seen**2))
-    return math.sqrt(total / (_PRIOR + len(seen)))
+    known = SPREAD[reason] ** 2 + doubt**2
+    return math.sqrt((_PRIOR * known + float(np.sum(seen**2))) / (_PRIOR + len(seen)))
 
 
 def interval(made: float, left: float, sigma: float) -> tuple[float, float]:

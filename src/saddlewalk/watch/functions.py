@@ -86,6 +86,11 @@ class Watch(AbstractWatch):
     ) -> None:
         landscape = _landscape(network, parameters, loss, probe)
         super().__init__(landscape, budget=budget, widths=widths, page=page, title=title)
+        if not isinstance(optimizer, Sgd | Adam | None):
+            raise InputError(
+                "`optimizer` is `saddlewalk.watch.Sgd(rate, ...)` or `saddlewalk.watch.Adam(rate, ...)` with "
+                f"the numbers that you train with; got {type(optimizer).__name__}."
+            )
         self._plan = optimizer
         self._now: Any = None
         self._optimizer_state: Any = None

@@ -17,7 +17,7 @@ from saddlewalk.curves.curve import FEWEST
 from saddlewalk.show.words import Word
 from saddlewalk.watch.ahead import Ahead
 from saddlewalk.watch.losses import falling
-from saddlewalk.watch.rules import Descent, Rule, steps_until
+from saddlewalk.watch.rules import Adaptive, Descent, Rule, steps_until
 
 LEAST = 0.05
 """Part of the present loss by which it must fall for a drop."""
@@ -32,6 +32,13 @@ _TOP, _STAYS = 0.1, 0.25
 becomes faster. A loss that falls evenly takes a fifth, one that falls slower and slower less."""
 _LASTS = 0.05
 """A plateau lasts this part of the whole time at least: what is shorter is a bend."""
+_SHAKEN, _DIVIDED = 0.2, 0.5
+"""What noise as large as the drop adds to the spread, and noise that is all of Adam's mean squares."""
+_FAR_ENOUGH = 1.0
+"""Times the steps made so far that must be looked ahead for "no drop in sight"."""
+_GROWS = 1.5
+"""Under Adam all units grow alike, and every start is slow: only one that grows this many times until the
+drop is a plateau's."""
 _DOUBLED = 2.0
 _POINTS = 60
 """Means that stand for the past."""
@@ -47,7 +54,11 @@ class State(Word):
     NO_DROP = "no drop in sight", "the loss stands still, and no drop is in sight"
     MINIMUM = "at rest", "at rest: a minimum"
     NOT_FINITE = "not finite", "the loss or the weights are not finite"
-    UNKNOWN = "unknown", "not known: the optimizer's law is not known here"
+    NOT_FAR = (
+        "not looked far",
+        "the loss stands still; there was time to look a few steps ahead only",
+    )
+    UNKNOWN = "unknown", "not known: no optimizer was given, or one whose law is not known here"
 
 
 @dataclass
@@ -58,10 +69,12 @@ class Search:
     ----------
     elapsed : steps made so far.
     until : the moment (of `time.perf_counter`) at which it ends in any case.
+    horizon : steps that were to be looked ahead.
     """
 
     elapsed: float
     until: float = math.inf
+    horizon: float = math.inf
     reference: int = field(default=0, init=False)
     """The point from which a drop is looked for: the first that has settled."""
     done: bool = field(default=False, init=False)
@@ -109,6 +122,8 @@ class Outlook:
     """How much it grows in one step now (the logarithm)."""
     seen: float = math.nan
     """Steps that were looked ahead."""
+    doubt: float = 0.0
+    """Standard deviation of the logarithm of `steps` that comes from noise and lag."""
 
 
 Curve = Float[np.ndarray, " bin"]
@@ -143,8 +158,10 @@ def read(
         if jump.time > search.elapsed and jump.before - jump.after >= LEAST * abs(jump.before)
     ]
     if not drops or drops[0].before < _FLOOR * level:
-        falls = level - float(ahead.loss[-1]) >= LEAST * abs(level)
-        return Outlook(State.FALLING if falls else State.NO_DROP, before=level, seen=seen)
+        if level - float(ahead.loss[-1]) >= LEAST * abs(level):
+            return Outlook(State.FALLING, before=level, seen=seen)
+        short = ahead.steps[-1] < min(_FAR_ENOUGH * search.elapsed, search.horizon)
+        return Outlook(State.NOT_FAR if short else State.NO_DROP, before=level, seen=seen)
     before, after = max(drops[0].before, standing), drops[0].after
     if not _stays(curve, drops[0]) and not standing > level:
         return Outlook(State.FALLING, before=level, after=after, seen=seen)
@@ -153,9 +170,13 @@ def read(
     if not ends or math.isnan(time):  # how far down it goes is not in sight
         return Outlook(State.PLATEAU, before=before, seen=seen)
     left = time - search.elapsed
-    unit, growth = _grower(ahead, start, left)
+    unit, growth, times = _grower(ahead, start, left)
+    if isinstance(rule, Adaptive) and times < _GROWS:
+        return Outlook(State.FALLING, before=level, after=after, seen=seen)
+    noise = _noise(past[1]) / (before - after) if len(past[1]) >= FEWEST else 0.0
+    doubt = math.hypot(_SHAKEN * min(noise, 1.0), _DIVIDED * ahead.noise_share, _lag(rule) / left)
     steps = steps_until(rule, delayed(ahead, rule, left))
-    return Outlook(State.PLATEAU, steps, before, after, unit, growth, seen)
+    return Outlook(State.PLATEAU, steps, before, after, unit, growth, seen, doubt)
 
 
 def _whole(ahead: Ahead, start: int, now: float, past: tuple[Curve, Curve]) -> LossCurve:
@@ -185,6 +206,11 @@ def _evened(steps: Curve, loss: Curve) -> tuple[Points, Points]:
     level = falling(loss)
     time, level = (np.array([c[part].mean() for part in parts]) for c in (steps, level))
     return time, level
+
+
+def _lag(rule: Rule) -> float:
+    """Steps by which a ball with momentum is behind; how fast it rolls now is not looked at."""
+    return rule.momentum / (1 - rule.momentum) if isinstance(rule, Descent) else 0.0
 
 
 def _slows(ahead: Ahead, start: int) -> bool:
@@ -226,12 +252,12 @@ def delayed(ahead: Ahead, rule: Rule, middle: float) -> float:
     return float(np.sum(spans * rule.delay(rates)))
 
 
-def _grower(ahead: Ahead, start: int, middle: float) -> tuple[int, float]:
-    """The unit whose length changes most until the drop, and how much it grows a step now."""
+def _grower(ahead: Ahead, start: int, middle: float) -> tuple[int, float, float]:
+    """The unit whose length changes most until the drop, how much it grows a step now, and how many times."""
     k = min(int(np.searchsorted(ahead.steps, middle)), len(ahead.steps) - 1)
     gained = ahead.sizes[k] - ahead.sizes[start]
     unit = int(np.argmax(np.where(ahead.hidden, gained, -np.inf)))
     sizes: Float[np.ndarray, " point"] = np.maximum(ahead.sizes[start:, unit], 1e-300)
     j = min(max(int(np.searchsorted(ahead.steps[start:], 0.1 * middle)), 1), len(sizes) - 1)
     span = max(float(ahead.steps[start + j] - ahead.steps[start]), 1e-300)
-    return unit, float(np.log(sizes[j] / sizes[0]) / span)
+    return unit, float(np.log(sizes[j] / sizes[0]) / span), float(sizes[k - start] / sizes[0])

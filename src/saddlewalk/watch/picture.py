@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from saddlewalk.show import draw
+from saddlewalk.watch.losses import falling
 from saddlewalk.watch.outlook import State
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _COLORS = {
     State.NO_DROP: "#b9b9b9",
     State.MINIMUM: "#7fb685",
     State.NOT_FINITE: "#d96c6c",
+    State.NOT_FAR: "#cfcfcf",
     State.UNKNOWN: "#dddddd",
 }
 
@@ -47,7 +49,11 @@ def draw_record(record: "WatchRecord", target: "str | Path | None") -> Any:
 
 
 def _loss(axes: "Axes", record: "WatchRecord") -> None:
-    axes.plot(record.steps, record.losses, color=draw.OBSERVED, linewidth=1.0, label="loss")
+    noisy = len(record.losses) > 2 and np.any(np.diff(record.losses) > 0)
+    faint: dict[str, Any] = {"alpha": 0.35, "linewidth": 0.7} if noisy else {"linewidth": 1.2}
+    axes.plot(record.steps, record.losses, color=draw.OBSERVED, label="loss", **faint)
+    if noisy:
+        axes.plot(record.steps, falling(record.losses), color=draw.OBSERVED, linewidth=1.4)
     looks = [look for look in record.looks if np.isfinite(look.loss)]
     for state, color in _COLORS.items():
         some = [look for look in looks if look.state is state]

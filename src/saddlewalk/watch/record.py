@@ -89,12 +89,19 @@ class WatchRecord(AbstractResult):
         """Each forecast beside what happened."""
         return [Outcome(one, first_below(self.steps, self.losses, one)) for one in self.forecasts]
 
-    def mistakes(self) -> list[float]:
-        """Logarithms of (true / forecast) time left, one for each drop that has come: the median of its
-        forecasts."""
+    def mistakes(self, now: float = -math.inf) -> list[float]:
+        """Logarithms of (true / forecast) time left, one for each drop: the median of its forecasts.
+
+        A drop that has not come though its interval is over counts as if it came now.
+
+        Parameters
+        ----------
+        now : the present step.
+        """
         drops: list[tuple[float, list[float]]] = []
         for one in self.outcomes:
-            true = one.happened - one.forecast.made
+            late = math.isnan(one.happened) and now > one.forecast.high
+            true = (now if late else one.happened) - one.forecast.made
             if not true > 0 or not one.forecast.left > 0:
                 continue
             error = math.log(true / one.forecast.left)

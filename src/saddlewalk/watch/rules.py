@@ -177,6 +177,8 @@ def steps_until(rule: Rule, wanted: float) -> float:
     total, steps = 0.0, 0
     while total < wanted:
         part = rule.future(steps)
+        if part * _MOST_STEPS < wanted - total:  # it would never get there at this rate
+            return float("inf")
         if part > 0 and total + part >= wanted:
             return steps + (wanted - total) / part
         total, steps = total + part, steps + 1

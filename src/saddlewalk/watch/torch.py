@@ -43,7 +43,7 @@ class Watch(AbstractWatch):
         loss: Any,
         *,
         probe: Any,
-        optimizer: torch.optim.Optimizer | None = None,
+        optimizer: Any = None,
         schedule: Any = None,
         budget: float = 0.05,
         widths: bool = True,
@@ -60,9 +60,15 @@ class Watch(AbstractWatch):
         )
         self._module = landscape.module
         self._optimizer: Any = getattr(optimizer, "optimizer", optimizer)
+        _check_schedule(schedule)
         self._schedule = schedule
         self._rows = dict(self._module.named_parameters())
         if self._optimizer is not None:
+            if not hasattr(self._optimizer, "param_groups"):
+                raise InputError(
+                    "`optimizer` must be the optimizer that trains, made from `model.parameters()`; got "
+                    f"{self._optimizer!r:.60}."
+                )
             self._check_parameters()
 
     def step(self, loss: Any) -> Look | None:
@@ -86,10 +92,12 @@ class Watch(AbstractWatch):
         if optimizer is None:
             return None
         kind, groups = type(optimizer).__name__, optimizer.param_groups
-        future = _future(self._schedule, groups, self.steps)
+        future = _future(self._schedule, optimizer, self.steps)
         rate = self._per_weight(lambda group: float(group["lr"]))
         decay = self._per_weight(lambda group: float(group.get("weight_decay", 0.0)))
         first = groups[0]
+        if first.get("maximize") or not np.any(rate):
+            return None
         if kind == "SGD":
             return Descent(
                 rate,
@@ -185,27 +193,48 @@ class Watch(AbstractWatch):
         return int(max((float(count) for count in counts), default=0))
 
 
-def _future(schedule: Any, groups: list[dict[str, Any]], step: int) -> Schedule | None:
+def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
     """Future rates as parts of the present one."""
-    now = float(groups[0]["lr"])
-    if schedule is None or now == 0:
+    now = float(optimizer.param_groups[0]["lr"])
+    if schedule is None or now == 0 or _waits(schedule):
         return None
-    if callable(schedule) and not hasattr(schedule, "optimizer"):
+    if not hasattr(schedule, "get_lr"):
         return lambda ahead: float(schedule(step + ahead)) / now
-    if not hasattr(schedule, "get_lr"):  # it waits for the loss: nobody knows
-        return None
-    twin, rates = copy.copy(schedule), [1.0]
-    twin.optimizer = _Pretended([dict(group, params=[]) for group in groups])
+    # a copy all the way down, in which another optimizer stands for the one that trains
+    groups = [{**group, "params": []} for group in optimizer.param_groups]
+    pretended = _Pretended(groups)
+    twin, rates = copy.deepcopy(schedule, {id(optimizer): pretended}), [1.0]
 
     def future(ahead: int) -> float:
         while len(rates) <= ahead:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                twin.step()
-            rates.append(float(twin.optimizer.param_groups[0]["lr"]) / now)
+                try:
+                    twin.step()
+                except ValueError:  # it has come to its end
+                    rates.extend([rates[-1]] * (ahead + 1 - len(rates)))
+                    break
+            rates.append(float(pretended.param_groups[0]["lr"]) / now)
         return rates[ahead]
 
     return future
+
+
+def _waits(schedule: Any) -> bool:
+    """Whether a scheduler waits for the loss: nobody knows what it will do."""
+    return isinstance(schedule, torch.optim.lr_scheduler.ReduceLROnPlateau)
+
+
+def _check_schedule(schedule: Any) -> None:
+    if schedule is None or hasattr(schedule, "optimizer"):
+        return
+    try:
+        float(schedule(0))
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "`schedule` must be a scheduler of PyTorch, or a function of the step that gives the learning "
+            f"rate; got {schedule!r:.60}."
+        ) from error
 
 
 class _Pretended:

@@ -143,7 +143,9 @@ def _kind(here: _Here, curved: _Curved) -> PointKind:
         return PointKind.NOT_FIXED
     along = _way_out(here, curved)
     if _fallen(here, here.w + _KICK * _size(here.w) * along) <= MATTERS * here.matters:
-        return PointKind.MINIMUM
+        # nothing that matters is to be gained; but a network that still moves has not come to its end
+        still = float(np.linalg.norm(here.gradient)) * _size(here.w) < _SLOW * here.everything
+        return PointKind.MINIMUM if still else PointKind.NOT_FIXED
     if not _curvature_stays(here, curved):
         return PointKind.DEGENERATE_SADDLE
     return PointKind.STRICT_SADDLE if moved <= MATTERS * here.matters else PointKind.NEAR_SADDLE
