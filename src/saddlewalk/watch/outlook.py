@@ -17,7 +17,7 @@ from saddlewalk.curves.curve import FEWEST
 from saddlewalk.show.words import Word
 from saddlewalk.watch.ahead import Ahead
 from saddlewalk.watch.losses import falling
-from saddlewalk.watch.rules import Adaptive, Descent, Rule, steps_until
+from saddlewalk.watch.rules import Descent, Rule, steps_until
 
 LEAST = 0.05
 """Part of the present loss by which it must fall for a drop."""
@@ -36,9 +36,9 @@ _SHAKEN, _DIVIDED = 0.2, 0.5
 """What noise as large as the drop adds to the spread, and noise that is all of Adam's mean squares."""
 _FAR_ENOUGH = 1.0
 """Times the steps made so far that must be looked ahead for "no drop in sight"."""
-_GROWS = 1.5
-"""Under Adam all units grow alike, and every start is slow: only one that grows this many times until the
-drop is a plateau's."""
+_GROWS, _NOISY = 1.5, 0.3
+"""Under Adam all units grow alike, and every start is slow: where this part of its mean squares is
+noise, only a unit that grows so many times until the drop makes a plateau."""
 _DOUBLED = 2.0
 _POINTS = 60
 """Means that stand for the past."""
@@ -171,7 +171,7 @@ def read(
         return Outlook(State.PLATEAU, before=before, seen=seen)
     left = time - search.elapsed
     unit, growth, times = _grower(ahead, start, left)
-    if isinstance(rule, Adaptive) and times < _GROWS:
+    if ahead.noise_share > _NOISY and times < _GROWS:
         return Outlook(State.FALLING, before=level, after=after, seen=seen)
     noise = _noise(past[1]) / (before - after) if len(past[1]) >= FEWEST else 0.0
     doubt = math.hypot(_SHAKEN * min(noise, 1.0), _DIVIDED * ahead.noise_share, _lag(rule) / left)
