@@ -195,7 +195,7 @@ class Phases(AbstractResult):
             left = axes.get_xlim()[0]
             longest_first = sorted(self.phases, key=lambda phase: phase.start - phase.end)
             name_points(
-                axes, [_width_of(phase, left, shown) for phase in longest_first], fontsize=10
+                axes, [_width_of(phase, axes, left, shown) for phase in longest_first], fontsize=10
             )
         return axes
 
@@ -232,10 +232,12 @@ def _from_group(plateau: "xr.Dataset", group: Any) -> Phase:
     )
 
 
-def _width_of(phase: Phase, first: float, last: float) -> tuple[float, float, str]:
-    """Where a plateau begins to be seen, and its effective widths."""
-    widths = ", ".join(str(one.width) for one in phase.widths)
-    return min(max(phase.start, first), last), phase.loss, widths
+def _width_of(phase: Phase, axes: "Axes", first: float, last: float) -> tuple[float, float, str]:
+    """The middle of what is seen of a plateau, and its effective widths."""
+    start, end = (min(max(time, first), last) for time in (phase.start, phase.end))
+    scale = axes.get_xaxis().get_transform()
+    middle = float(scale.inverted().transform(0.5 * scale.transform([start, end]).sum()))
+    return middle, phase.loss, ", ".join(str(one.width) for one in phase.widths)
 
 
 def find_phases(

@@ -12,7 +12,7 @@ _LONGEST = 32
 """Letters of a name; the rest is in the table."""
 _SHORTEST = 14
 """Letters that are tried where there is no room for more."""
-_HEIGHTS = (3, 13, 23, -11, 33, -21, -31)
+_HEIGHTS = (6, 13, 23, -13, 33, -21, -31)
 """Places above and below a point that are tried, in points."""
 _SIDES = (("left", 2), ("right", -2), ("left", 16), ("right", -24), ("right", -48))
 """And to its sides."""
@@ -88,13 +88,7 @@ def _find_room(
     """Write a name at the first place that is free, and remember that it is taken; else leave it out."""
     room = axes.get_window_extent()
     for height in _HEIGHTS:
-        for side, aside in (
-            ("left", 2),
-            ("right", -2),
-            ("left", 16),
-            ("right", -24),
-            ("right", -48),
-        ):
+        for side, aside in _SIDES[:2] if len(name) <= _A_NUMBER else _SIDES:
             note = axes.annotate(
                 name,
                 (x, y),
