@@ -465,8 +465,8 @@ def page(known):
   deep networks, convolution, attention, and Adam: {100 * median(map(error, rest)):.2g}%.
 - Of {len(told)} intervals, meant to hold 80%, {100 * inside:.0f}% hold the truth.
 - On controls (ordinary starts, networks that seem converged), {len(controls)} looks forecast
-  {len(told_there)} drops. {len(told_there) - len(alarms)} of them came when the runs went on; {len(alarms)} are false alarms
-  ({100 * len(alarms) / len(controls):.1f}%). Area under the curve for "a drop comes"
+  {len(told_there)} drops. {len(told_there) - len(alarms)} of them came when the runs went on;
+  {len(alarms)} are false alarms ({100 * len(alarms) / len(controls):.1f}%). Area under the curve for "a drop comes"
   {area(rows, [r for r in controls if r not in told_there or r in alarms]):.3f}.
 - Overhead with a budget of 5%: {shares}.
 - Losses of every training were the same to the last digit with and without the watch.
