@@ -51,6 +51,7 @@ def test_what_units_take_off_adds_up(small_regression):
         units,
         1e-2,
         observables={"slope": lambda theta: natural_data._slope(problem, theta)},
+        max_time=100.0,
         most_saved=3000,
     )
     taken = natural_data._taken(path)
