@@ -345,9 +345,7 @@ def _least(problem: Problem, near: CriticalPoint, curved: Curvatures) -> float:
     force, size = (
         np.linalg.norm(part.reshape(rows, -1), axis=1) for part in (slope, np.asarray(near.theta))
     )
-    large = (
-        size > _TINY * size.max()
-    )  # what drives a tiny unit, or one that is left over, is its growth
+    # what drives a tiny unit, or one that is left over, is its growth
     large = size > max(_TINY * size.max(), 10 * SHRUNK)
     if problem.units.additive:
         large &= ~near.spare
