@@ -300,7 +300,8 @@ def _adaptive_path(
             gradient = gradient + rule.decay * weights
         if noise is None:  # what minibatches add to the mean square
             noise = rule.noise(gradient) if rule.count else np.zeros_like(gradient)
-            path.noise_share = float(np.sum(noise) / max(np.sum(noise + gradient**2), 1e-300))
+            whole = max(float(np.sum(rule.mean_square)), 1e-300)
+            path.noise_share = min(float(np.sum(noise)) / whole, 1.0)
         count += joined
         first = keep1 * first + (1 - keep1) * gradient
         second = keep2 * second + (1 - keep2) * (gradient**2 + noise)
