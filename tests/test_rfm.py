@@ -22,6 +22,7 @@ from saddlewalk.features import RFMClassifier, RFMRegressor, solvers
 from saddlewalk.features.estimators import _on_simplex
 from saddlewalk.features.kernels import KERNELS, kernel_named
 from saddlewalk.features.rfm import Machine, Recursion
+from saddlewalk.features.tuning import Search, with_bandwidths
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -158,11 +159,12 @@ def test_preconditioner_is_the_inverse_where_all_samples_are_landmarks(monkeypat
 def test_kernels_that_do_not_fit_are_solved_iteratively(monkeypatch):
     x = RNG.normal(size=(200, 4))
     y = np.sin(2 * x[:, 0])
-    held = RFMRegressor("fact", random_state=0).fit(x, y)
+    given = {"bandwidth": "median", "ridge": 1e-3, "random_state": 0}
+    held = RFMRegressor("fact", **given).fit(x, y)
     monkeypatch.setattr(solvers, "_memory", lambda xp: 1e5)
     monkeypatch.setattr(solvers, "cholesky", None)
     monkeypatch.setattr("saddlewalk.features.rfm._BLOCK_NUMBERS", 1)
-    free = RFMRegressor("fact", random_state=0).fit(x, y)
+    free = RFMRegressor("fact", **given).fit(x, y)
     np.testing.assert_allclose(free.feature_matrix_, held.feature_matrix_, rtol=1e-4, atol=1e-6)
     with pytest.warns(ConvergenceWarning, match="unsolved"):
         RFMRegressor(None, kernel="gaussian", bandwidth=50.0, ridge=0.0, solver="iterative").fit(
@@ -182,6 +184,88 @@ def test_scikit_learn_checks(estimator, check):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         check(estimator)
+
+
+# --- what is chosen by itself -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["laplace", "gaussian"])
+def test_errors_of_a_search_are_those_of_another_library(name):
+    """Every bandwidth and ridge, fold by fold, by scikit-learn's kernel ridge regression."""
+    x, y = RNG.normal(size=(40, 3)), RNG.normal(size=(40, 2))
+    kernels, ridges = with_bandwidths(kernel_named(name, 1.0), [0.7, 1.3]), [0.01, 0.5]
+    folds = [(np.arange(20), np.arange(20, 40)), (np.arange(20, 40), np.arange(20))]
+    truth = np.zeros((2, 2))
+    for i, kernel in enumerate(kernels):
+        for j, ridge in enumerate(ridges):
+            for seen, held in folds:
+                apart = lambda a, b: np.linalg.norm(a[:, None] - b, axis=2) / kernel.bandwidth  # noqa: B023, E731
+                shape = (
+                    (lambda r: np.exp(-r)) if name == "laplace" else (lambda r: np.exp(-(r**2) / 2))
+                )
+                peer = KernelRidge(alpha=ridge, kernel="precomputed")
+                peer.fit(shape(apart(x[seen], x[seen])), y[seen])
+                found = peer.predict(shape(apart(x[held], x[seen])))
+                truth[i, j] += np.mean((found - y[held]) ** 2) / 2
+    best, errors = Search(x, y, folds, kernels, ridges).best(np.eye(3), [], 0)
+    assert errors == [pytest.approx(truth.min(), rel=1e-8)]
+    i, j = np.unravel_index(truth.argmin(), truth.shape)
+    assert (best.kernel, best.ridge, best.step) == (kernels[i], ridges[j], 0)
+
+
+def test_as_it_comes_it_is_no_worse_than_a_search_by_hand():
+    """Twelve settings by hand, each judged by cross-validation, then on samples that none has seen."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(900, 12))
+    y = np.sin(2 * x[:, 0]) * x[:, 1] + 0.1 * rng.normal(size=900)
+    grid = {
+        "update": ["agop", "fact"],
+        "bandwidth": [2.5, 5.0, 10.0],
+        "ridge": [1e-5, 1e-3],
+    }
+    by_hand = GridSearchCV(RFMRegressor(random_state=0), grid, cv=3).fit(x[:300], y[:300])
+    by_itself = RFMRegressor(random_state=0).fit(x[:300], y[:300])
+    assert by_itself.score(x[300:], y[300:]) > by_hand.score(x[300:], y[300:]) - 0.01
+    assert set(by_itself.best_params_) == {"update", "bandwidth", "ridge"}
+    assert np.sort(np.argsort(-by_itself.feature_importances_)[:2]).tolist() == [0, 1]
+    spread = by_itself.feature_importances_std_
+    assert spread.shape == (12,)
+    assert spread.max() < by_itself.feature_importances_[:2].min()
+
+
+def test_what_was_chosen_can_be_given():
+    """The search ends where a machine with its settings and its metric stands."""
+    x = RNG.normal(size=(120, 4))
+    y = np.abs(x[:, 0])
+    found = RFMRegressor(random_state=0).fit(x, y)
+    assert found.best_params_["update"] in ("agop", "fact")
+    given = Recursion(
+        kernel_named("laplace", found.best_params_["bandwidth"]),
+        found.best_params_["ridge"],
+        found.best_params_["update"],
+    ).fit(x, (y - y.mean())[:, None], found.feature_matrix_)
+    new = RNG.normal(size=(10, 4))
+    np.testing.assert_allclose(given.predict(np, new)[:, 0] + y.mean(), found.predict(new))
+
+
+def test_the_update_is_chosen_by_data():
+    """Parity of two inputs, which no kernel learns without features from so few samples."""
+    x, y, new, truth, support = parity(2, 400, 20)
+    model = RFMClassifier(random_state=0).fit(x, y)
+    assert model.best_params_["update"] is not None
+    assert model.score(new, truth) > 0.97
+    np.testing.assert_array_equal(np.sort(np.argsort(-model.feature_importances_)[:2]), support)
+
+
+def test_more_samples_than_are_searched_on(monkeypatch):
+    """What a search on some samples found is made sharper with all of them."""
+    x = np.random.default_rng(2).normal(size=(1600, 10))
+    y = np.sin(x[:, 0]) * x[:, 1] + x[:, 2] ** 2
+    monkeypatch.setattr("saddlewalk.features.estimators._MOST_TO_SEARCH", 200)
+    some = RFMRegressor(random_state=0).fit(x[:600], y[:600])
+    searched = RFMRegressor(random_state=0).fit(x[:200], y[:200])
+    assert some.score(x[600:], y[600:]) > searched.score(x[600:], y[600:])
+    assert some.dual_coef_.shape == (600, 1)
 
 
 # --- tasks ------------------------------------------------------------------------------------------------
@@ -311,8 +395,9 @@ def test_constant_targets_and_divergence(monkeypatch):
     calls = iter(range(100))
     broken = lambda self, xp, x: honest(self, xp, x) * (np.nan if next(calls) == 2 else 1.0)  # noqa: E731
     monkeypatch.setattr(Machine, "predict", broken)
+    model = RFMRegressor("fact", bandwidth="median", ridge=1e-3, random_state=0)
     with pytest.warns(ConvergenceWarning, match="diverged after 2 machines"):
-        model = RFMRegressor("fact", random_state=0).fit(x, x[:, 0] ** 2)
+        model.fit(x, x[:, 0] ** 2)
     assert np.isfinite(model.predict(x)).all()
 
 
@@ -335,7 +420,8 @@ def test_probabilities_are_the_nearest():
         ({"update": "fakt"}, "fact"),
         ({"kernel": "laplas"}, "laplace"),
         ({"bandwidth": -1.0}, "bandwidth must be positive"),
-        ({"bandwidth": "mean"}, "'median'"),
+        ({"bandwidth": "mean"}, "'auto' or 'median'"),
+        ({"ridge": "some"}, "or be 'auto'"),
         ({"ridge": -1.0}, "ridge must not be negative"),
         ({"iterations": 2.5}, "whole number"),
         ({"dtype": "float16"}, "float32"),

@@ -5,8 +5,9 @@
     model = make_pipeline(StandardScaler(), RFMClassifier(update="fact")).fit(X, y)
     model[-1].feature_matrix_
 
-Each iteration is judged on a held-out part of the data; the metric of the best one is kept and the machine is
-fitted anew with it on all data.
+Everything that is "auto" is chosen on folds that are held out (`tuning`); `best_params_` says what it is.
+Where nothing is, each iteration is judged on a held-out part of the data, and the metric of the best one is
+kept. The machine is fitted anew with the metric on all data.
 """
 
 import contextlib
@@ -21,7 +22,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.model_selection import train_test_split
+from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -29,8 +30,21 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from saddlewalk.errors import InputError
 from saddlewalk.features.kernels import AbstractKernel, kernel_named
 from saddlewalk.features.rfm import Machine, Recursion
+from saddlewalk.features.tuning import (
+    BANDWIDTHS,
+    RIDGES,
+    Search,
+    Setting,
+    typical_length,
+    with_bandwidths,
+)
 
 _MEDIAN_SAMPLES = 1000
+_MOST_TO_SEARCH, _FEW = 1500, 500
+"""Samples that settings are searched on, at most; up to how many there are five folds."""
+_CANDIDATES = ("agop", "fact")
+_LITTLE_PATIENCE = 1
+"""Updates without a gain that end what is done with all samples after a search on some."""
 _FEWEST_TO_JUDGE = 4
 """With fewer samples to judge by, all iterations are made and the last is taken."""
 _NO_WORSE = 1e-12
@@ -46,10 +60,10 @@ class _RecursiveFeatureMachine(BaseEstimator):
 
     def __init__(
         self,
-        update: Any = "agop",
+        update: Any = "auto",
         kernel: Any = "laplace",
-        bandwidth: Any = "median",
-        ridge: Any = 1e-3,
+        bandwidth: Any = "auto",
+        ridge: Any = "auto",
         iterations: Any = 5,
         diagonal: Any = False,
         agop_power: Any = 0.5,
@@ -89,19 +103,23 @@ class _RecursiveFeatureMachine(BaseEstimator):
         # distances do not see where the origin is, but rounding does
         self.offset_ = x.mean(axis=0) if self.kernel_.radial else np.zeros(x.shape[1])
         x = x - self.offset_
-        recursion = Recursion(
-            self.kernel_, self.ridge, self.update, self.agop_power, xp, self.solver
-        )
+        found = self._search(x, targets - self.intercept_, labels)
+        recursion = self._recursion(found, len(x), xp)
         with _precision(xp, self.dtype):
             inputs, centered, metric = (
                 xp.asarray(values, dtype=self.dtype)
                 for values in (x, targets - self.intercept_, np.ones(x.shape[1]))
             )
             metric = metric if self.diagonal else xp.diag(metric)
-            if self.update is not None and self.iterations > 0 and bool(xp.any(centered)):
-                metric = self._best_metric(recursion, inputs, centered, metric, labels)
+            learns = recursion.update is not None and self.iterations > 0 and bool(xp.any(centered))
+            if found is not None:
+                metric = xp.asarray(self._mean_metric(found), dtype=self.dtype)
             else:
                 self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
+            if learns and (found is None or len(x) > _MOST_TO_SEARCH):
+                # the folds saw only some of the samples: all of them make the metric sharper
+                patience = self.patience if found is None else _LITTLE_PATIENCE
+                metric = self._best_metric(recursion, inputs, centered, metric, labels, patience)
             machine = recursion.fit(inputs, centered, metric)
         if machine is None:
             raise InputError(
@@ -113,6 +131,71 @@ class _RecursiveFeatureMachine(BaseEstimator):
         )
         metric, centers, self.dual_coef_ = on_host
         self.machine_ = replace(machine, metric=metric, centers=centers, alpha=self.dual_coef_)
+
+    def _recursion(self, found: Setting | None, n: int, xp: ModuleType) -> Recursion:
+        """With the settings that were found, or as given; `best_params_` says which."""
+        update, ridge = self.update, self.ridge
+        if found is not None:
+            self.kernel_, update, ridge = found.kernel, found.update, found.ridge / n
+        self.best_params_ = {
+            "update": update,
+            "bandwidth": self.kernel_.bandwidth,
+            "ridge": float(ridge),
+        }
+        return Recursion(self.kernel_, ridge, update, self.agop_power, xp, self.solver)
+
+    def _search(
+        self, x: np.ndarray, centered: np.ndarray, labels: np.ndarray | None
+    ) -> Setting | None:
+        """The best setting of all that is "auto"; `None` where nothing is."""
+        if "auto" not in (self.update, self.ridge) and not _is_auto(self.bandwidth):
+            self.feature_importances_std_ = None
+            return None
+        rows = self._rows_to_search(len(x))
+        length = self.kernel_.bandwidth
+        lengths = [length * b for b in BANDWIDTHS] if _is_auto(self.bandwidth) else [length]
+        size = float(np.mean(self._diagonal_of_kernel(x[rows])))
+        ridges = [size * r for r in RIDGES] if self.ridge == "auto" else [self.ridge * len(x)]
+        chosen = _CANDIDATES if self.update == "auto" else (self.update,)
+        search = Search(
+            np.ascontiguousarray(x[rows]), centered[rows], self._folds(len(rows), labels, rows),
+            with_bandwidths(self.kernel_, lengths), ridges, self.agop_power,
+        )  # fmt: skip
+        start = np.ones(x.shape[1]) if self.diagonal else np.eye(x.shape[1])
+        steps = self.iterations if np.any(centered) else 0
+        found, errors = search.best(start, [u for u in chosen if u is not None and steps], steps)
+        self.n_iter_, self.validation_scores_ = found.step, np.array(errors)
+        return found
+
+    def _mean_metric(self, found: Setting) -> np.ndarray:
+        """The mean of the folds' metrics; the spread of their diagonals is kept."""
+        parts = found.metrics if self.diagonal else np.einsum("fii->fi", found.metrics)
+        self.feature_importances_std_ = np.std(parts / parts.sum(axis=1, keepdims=True), axis=0)
+        return np.mean(found.metrics, axis=0)
+
+    def _diagonal_of_kernel(self, x: np.ndarray) -> np.ndarray:
+        squares = np.zeros(len(x)) if self.kernel_.radial else np.sum(x**2, axis=1)
+        return np.asarray(self.kernel_.value(np, squares))
+
+    def _rows_to_search(self, n: int) -> np.ndarray:
+        rows = np.arange(n)
+        if n <= _MOST_TO_SEARCH:
+            return rows
+        return np.sort(check_random_state(self.random_state).permutation(n)[:_MOST_TO_SEARCH])
+
+    def _folds(self, n: int, labels: np.ndarray | None, rows: np.ndarray) -> Any:
+        """Five for few samples, three for many; as many of each class in each as there can be."""
+        count = max(2, min(n, 5 if n <= _FEW else 3))
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        if n < _FEWEST_TO_JUDGE:
+            return [(np.arange(n), np.arange(n))]
+        if labels is not None and np.unique(labels[rows], return_counts=True)[1].max() >= count:
+            with warnings.catch_warnings():
+                # a class with fewer samples than folds is in some of them
+                warnings.simplefilter("ignore", UserWarning)
+                cut = StratifiedKFold(count, shuffle=True, random_state=seed)
+                return list(cut.split(np.zeros(n), labels[rows]))
+        return list(KFold(count, shuffle=True, random_state=seed).split(np.zeros(n)))
 
     def _warn_of_conditioning(self, machine: Machine) -> None:
         said = ""
@@ -128,7 +211,13 @@ class _RecursiveFeatureMachine(BaseEstimator):
             )
 
     def _best_metric(
-        self, recursion: Recursion, x: Any, y: Any, metric: Any, labels: np.ndarray | None
+        self,
+        recursion: Recursion,
+        x: Any,
+        y: Any,
+        metric: Any,
+        labels: np.ndarray | None,
+        patience: int | None,
     ) -> Any:
         """The metric of the iteration with the smallest error on held-out samples."""
         xp = recursion.xp
@@ -146,7 +235,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
             if error < best * (1 - _NO_WORSE) or not len(validation):
                 best, best_metric, self.n_iter_ = error, machine.metric, step
             if step == self.iterations or (
-                self.patience is not None and step - self.n_iter_ >= self.patience
+                patience is not None and step - self.n_iter_ >= patience
             ):
                 break
         else:
@@ -195,10 +284,12 @@ class _RecursiveFeatureMachine(BaseEstimator):
 
     def _kernel(self, x: np.ndarray) -> AbstractKernel:
         length = self.bandwidth
-        if length == "median":
+        if _is_auto(length):
+            length = typical_length(x, self.kernel not in ("polynomial", "exponential"))
+        elif length == "median":
             length = self._median_distance(x)
         elif isinstance(length, str) or not np.isscalar(length):
-            raise InputError(f"The bandwidth must be a number or 'median'; got {length!r}.")
+            raise InputError(f"The bandwidth must be a number, 'auto' or 'median'; got {length!r}.")
         return kernel_named(self.kernel, float(length), self.exponent, self.degree, self.constant)
 
     def _median_distance(self, x: np.ndarray) -> float:
@@ -213,8 +304,10 @@ class _RecursiveFeatureMachine(BaseEstimator):
         return typical if typical > 0 else 1.0
 
     def _check_settings(self) -> None:
-        if not isinstance(self.ridge, Real) or not float(self.ridge) >= 0:
-            raise InputError(f"The ridge must not be negative; got {self.ridge}.")
+        if self.ridge != "auto" and (
+            not isinstance(self.ridge, Real) or not float(self.ridge) >= 0
+        ):
+            raise InputError(f"The ridge must not be negative, or be 'auto'; got {self.ridge}.")
         if not isinstance(self.iterations, int | np.integer) or self.iterations < 0:
             raise InputError(f"iterations must be a whole number from 0 on; got {self.iterations}.")
         if self.patience is not None and not self.patience >= 1:
@@ -252,18 +345,20 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
 
     Parameters
     ----------
-    update : "agop" (NFA-RFM), "fact", "fact-geometric" (FACT-RFM without and with averaging), or `None` for
-        plain kernel ridge regression.
+    update : "agop" (NFA-RFM), "fact", "fact-geometric" (FACT-RFM without and with averaging), `None` for
+        plain kernel ridge regression, or "auto": none, AGOP or FACT, by held-out error.
     kernel : "laplace", "gaussian", "generalized-laplace" (with `exponent`), "polynomial" (with `degree` and
         `constant`) or "exponential".
-    bandwidth : length scale of the kernel; "median" takes the median distance of the data.
-    ridge : lambda; n lambda is added to the diagonal of the kernel matrix.
+    bandwidth : length scale of the kernel; "median" takes the median distance of the data, "auto" the best of
+        some on held-out samples.
+    ridge : lambda; n lambda is added to the diagonal of the kernel matrix; "auto" takes the best of some.
     iterations : most feature updates.
     diagonal : learn a scale for each input instead of a full matrix.
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
     degree, constant : of the polynomial kernel.
-    validation_fraction : part of the data by which the iteration is chosen; `None` takes the last.
+    validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
+        folds are held out); `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
         the n x n kernel matrix; or "auto": the first where that matrix fits into memory.
@@ -273,7 +368,9 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
 
     Attributes
     ----------
+    best_params_ : update, bandwidth and ridge of the machine.
     feature_matrix_, feature_importances_ : the learned metric, of trace d, and its diagonal.
+    feature_importances_std_ : spread of the importances over folds; `None` where nothing is "auto".
     n_iter_ : the update that was kept; validation_scores_ : mean squared error after each.
     dual_coef_ : coefficients of the machine.
     """
@@ -298,18 +395,20 @@ class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
 
     Parameters
     ----------
-    update : "agop" (NFA-RFM), "fact", "fact-geometric" (FACT-RFM without and with averaging), or `None` for
-        plain kernel ridge regression.
+    update : "agop" (NFA-RFM), "fact", "fact-geometric" (FACT-RFM without and with averaging), `None` for
+        plain kernel ridge regression, or "auto": none, AGOP or FACT, by held-out error.
     kernel : "laplace", "gaussian", "generalized-laplace" (with `exponent`), "polynomial" (with `degree` and
         `constant`) or "exponential".
-    bandwidth : length scale of the kernel; "median" takes the median distance of the data.
-    ridge : lambda; n lambda is added to the diagonal of the kernel matrix.
+    bandwidth : length scale of the kernel; "median" takes the median distance of the data, "auto" the best of
+        some on held-out samples.
+    ridge : lambda; n lambda is added to the diagonal of the kernel matrix; "auto" takes the best of some.
     iterations : most feature updates.
     diagonal : learn a scale for each input instead of a full matrix.
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
     degree, constant : of the polynomial kernel.
-    validation_fraction : part of the data by which the iteration is chosen; `None` takes the last.
+    validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
+        folds are held out); `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
         the n x n kernel matrix; or "auto": the first where that matrix fits into memory.
@@ -320,7 +419,8 @@ class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
     Attributes
     ----------
     classes_ : the labels.
-    feature_matrix_, feature_importances_, n_iter_, validation_scores_, dual_coef_ : as of `RFMRegressor`.
+    best_params_, feature_matrix_, feature_importances_, feature_importances_std_, n_iter_,
+    validation_scores_, dual_coef_ : as of `RFMRegressor`.
     """
 
     def fit(self, X: Any, y: Any) -> "RFMClassifier":
@@ -363,6 +463,10 @@ def _on_simplex(points: np.ndarray) -> np.ndarray:
     shifts = (np.cumsum(falling, axis=1) - 1) / many
     last = np.sum(falling > shifts, axis=1) - 1
     return np.maximum(points - shifts[np.arange(len(points)), last][:, None], 0)
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
 
 
 def _array_module(device: str) -> ModuleType:

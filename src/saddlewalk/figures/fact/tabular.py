@@ -88,7 +88,9 @@ def methods(full: bool) -> dict[str, Any]:
     """
     chosen: dict[str, Any] = {
         name: _searched(
-            make_pipeline(StandardScaler(), RFMClassifier(update, random_state=_SEED)),
+            make_pipeline(
+                StandardScaler(), RFMClassifier(update, bandwidth="median", random_state=_SEED)
+            ),
             {"rfmclassifier__ridge": RIDGES},
         )
         for name, update in _UPDATES.items()
