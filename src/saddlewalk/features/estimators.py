@@ -5,16 +5,18 @@
     model = make_pipeline(StandardScaler(), RFMClassifier(update="fact")).fit(X, y)
     model[-1].feature_matrix_
 
-Everything that is "auto" is chosen on folds that are held out (`tuning`); `best_params_` says what it is.
-Where nothing is, each iteration is judged on a held-out part of the data, and the metric of the best one is
-kept. The machine is fitted anew with the metric on all data.
+Columns that are categories, and values that are missing, become numbers first (`encoding`). Everything that
+is "auto" is chosen on folds that are held out (`tuning`); `best_params_` says what it is. Where nothing is,
+each iteration is judged on a held-out part of the data, and the metric of the best one is kept. The machine
+is fitted anew with the metric on all data. What was held out makes probabilities (`probabilities`).
 """
 
 import contextlib
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from numbers import Real
+from functools import cached_property
+from numbers import Integral, Real
 from types import ModuleType
 from typing import Any
 
@@ -22,13 +24,16 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, MultiOutputMixin, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics.pairwise import euclidean_distances
-from sklearn.model_selection import KFold, StratifiedKFold, train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from saddlewalk.errors import InputError
+from saddlewalk.features.encoding import Columns
+from saddlewalk.features.held_out import folds, split
+from saddlewalk.features.interactions import interactions, plot_interactions
 from saddlewalk.features.kernels import AbstractKernel, kernel_named
+from saddlewalk.features.probabilities import probabilities, steepness
 from saddlewalk.features.rfm import Machine, Recursion
 from saddlewalk.features.tuning import (
     BANDWIDTHS,
@@ -40,13 +45,11 @@ from saddlewalk.features.tuning import (
 )
 
 _MEDIAN_SAMPLES = 1000
-_MOST_TO_SEARCH, _FEW = 1500, 500
-"""Samples that settings are searched on, at most; up to how many there are five folds."""
+_MOST_TO_SEARCH = 1500
+"""Samples that settings are searched on, at most."""
 _CANDIDATES = ("agop", "fact")
 _LITTLE_PATIENCE = 1
 """Updates without a gain that end what is done with all samples after a search on some."""
-_FEWEST_TO_JUDGE = 4
-"""With fewer samples to judge by, all iterations are made and the last is taken."""
 _NO_WORSE = 1e-12
 _SOLVED = 1e-4
 """Part of the targets that an iterative solver may leave."""
@@ -57,6 +60,8 @@ class _RecursiveFeatureMachine(BaseEstimator):
 
     As scikit-learn asks, settings are taken as they come and checked in `fit`.
     """
+
+    best_params_: dict[str, Any]
 
     def __init__(
         self,
@@ -70,8 +75,12 @@ class _RecursiveFeatureMachine(BaseEstimator):
         exponent: Any = 1.0,
         degree: Any = 2,
         constant: Any = 1.0,
+        max_features: Any = None,
+        categorical_features: Any = "from_dtype",
+        standardize: Any = False,
         validation_fraction: Any = 0.2,
         patience: Any = None,
+        warm_start: Any = False,
         solver: Any = "auto",
         dtype: Any = "float64",
         device: Any = "cpu",
@@ -87,40 +96,76 @@ class _RecursiveFeatureMachine(BaseEstimator):
         self.exponent = exponent
         self.degree = degree
         self.constant = constant
+        self.max_features = max_features
+        self.categorical_features = categorical_features
+        self.standardize = standardize
         self.validation_fraction = validation_fraction
         self.patience = patience
+        self.warm_start = warm_start
         self.solver = solver
         self.dtype = dtype
         self.device = device
         self.random_state = random_state
 
-    def _fit(self, x: np.ndarray, targets: np.ndarray, labels: np.ndarray | None) -> None:
-        """Find the metric, then fit the machine with it; `targets` are `(n, c)`."""
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, Any]:
+        """The table as numbers, in which NaN is missing, and the targets."""
         self._check_settings()
+        self.columns_ = Columns.of(X, self.categorical_features, self.standardize)
+        return validate_data(
+            self,
+            self.columns_.numbers(X),
+            y,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            **checks,
+        )
+
+    def _fit(
+        self,
+        x: np.ndarray,
+        targets: np.ndarray,
+        labels: np.ndarray | None,
+        weights: np.ndarray | None,
+    ) -> None:
+        """Find the metric, then fit the machine with it; `targets` are `(n, c)`, weights at least 0."""
+        before = getattr(self, "machine_", None) if self.warm_start else None
+        if weights is not None:
+            felt = weights > 0
+            x, targets, weights = x[felt], targets[felt], weights[felt] / weights[felt].mean()
+            labels = None if labels is None else labels[felt]
+        self.__dict__.pop("feature_interactions_", None)
         xp = _array_module(self.device)
-        self.intercept_ = targets.mean(axis=0)
+        x = self.columns_.fit(x, weights)
+        self.intercept_ = np.average(targets, axis=0, weights=weights)
         self.kernel_ = self._kernel(x)
         # distances do not see where the origin is, but rounding does
         self.offset_ = x.mean(axis=0) if self.kernel_.radial else np.zeros(x.shape[1])
-        x = x - self.offset_
-        found = self._search(x, targets - self.intercept_, labels)
-        recursion = self._recursion(found, len(x), xp)
+        x, centered = x - self.offset_, targets - self.intercept_
+        rows = self._rows_to_search(len(x))
+        search = self._search_on(x, centered, labels, weights, rows)
+        found = self._found(search, before, bool(np.any(centered)))
+        metric = self._start(x.shape[1], found, before)
+        recursion = self._recursion(found, len(x), xp, before)
         with _precision(xp, self.dtype):
-            inputs, centered, metric = (
-                xp.asarray(values, dtype=self.dtype)
-                for values in (x, targets - self.intercept_, np.ones(x.shape[1]))
+            inputs, outputs, metric = (
+                xp.asarray(values, dtype=self.dtype) for values in (x, centered, metric)
             )
-            metric = metric if self.diagonal else xp.diag(metric)
-            learns = recursion.update is not None and self.iterations > 0 and bool(xp.any(centered))
-            if found is not None:
-                metric = xp.asarray(self._mean_metric(found), dtype=self.dtype)
-            else:
+            mass = None if weights is None else xp.asarray(weights, dtype=self.dtype)
+            learns = recursion.update is not None and self.iterations > 0 and np.any(centered)
+            if found is None:
                 self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
             if learns and (found is None or len(x) > _MOST_TO_SEARCH):
                 # the folds saw only some of the samples: all of them make the metric sharper
                 patience = self.patience if found is None else _LITTLE_PATIENCE
-                metric = self._best_metric(recursion, inputs, centered, metric, labels, patience)
-            machine = recursion.fit(inputs, centered, metric)
+                metric = self._best_metric(
+                    recursion, inputs, outputs, metric, labels, mass, patience
+                )
+            machine = recursion.fit(inputs, outputs, metric, mass)
         if machine is None:
             raise InputError(
                 "The kernel matrix cannot be factored, even with a larger diagonal. Raise the ridge."
@@ -130,11 +175,56 @@ class _RecursiveFeatureMachine(BaseEstimator):
             np.asarray(values) for values in (machine.metric, machine.centers, machine.alpha)
         )
         metric, centers, self.dual_coef_ = on_host
-        self.machine_ = replace(machine, metric=metric, centers=centers, alpha=self.dual_coef_)
+        self.machine_ = replace(
+            machine, metric=metric, centers=centers, alpha=self.dual_coef_, weights=None
+        )
+        self._held_out = None
+        if labels is not None and (found is not None or self.validation_fraction is not None):
+            setting = found or self._setting_of(metric, len(search.folds), len(x))
+            self._held_out = (search.held_out(setting), labels[rows], search.weights)
 
-    def _recursion(self, found: Setting | None, n: int, xp: ModuleType) -> Recursion:
+    def _found(self, search: Search, before: Machine | None, learns: bool) -> Setting | None:
+        """The best setting of all that is "auto"; `None` where nothing is, or it was found before."""
+        self.feature_importances_std_: np.ndarray | None = None
+        if not self._searches() or before is not None:
+            return None
+        chosen = _CANDIDATES if self.update == "auto" else (self.update,)
+        steps = self.iterations if learns else 0
+        d = search.x.shape[1]
+        found, errors = search.best(
+            np.ones(d) if self.diagonal else np.eye(d),
+            [u for u in chosen if u is not None and steps],
+            steps,
+        )
+        self.n_iter_, self.validation_scores_ = found.step, np.array(errors)
+        return found
+
+    def _searches(self) -> bool:
+        return "auto" in (self.update, self.ridge) or _is_auto(self.bandwidth)
+
+    def _start(self, d: int, found: Setting | None, before: Machine | None) -> np.ndarray:
+        """Where the metric starts: where the search ended, or the fit before, or all inputs alike."""
+        if found is not None:
+            return self._mean_metric(found)
+        if before is not None and len(before.metric) == d:
+            return before.metric
+        return np.ones(d) if self.diagonal else np.eye(d)
+
+    def _setting_of(self, metric: np.ndarray, folds: int, n: int) -> Setting:
+        """What was given, as if it had been found."""
+        update, ridge = self.best_params_["update"], self.best_params_["ridge"] * n
+        return Setting(
+            update, self.n_iter_, self.kernel_, ridge, np.nan, np.stack([metric] * folds)
+        )
+
+    def _recursion(
+        self, found: Setting | None, n: int, xp: ModuleType, before: Machine | None
+    ) -> Recursion:
         """With the settings that were found, or as given; `best_params_` says which."""
         update, ridge = self.update, self.ridge
+        if before is not None and self._searches():
+            self.kernel_ = before.kernel
+            update, ridge = self.best_params_["update"], self.best_params_["ridge"]
         if found is not None:
             self.kernel_, update, ridge = found.kernel, found.update, found.ridge / n
         self.best_params_ = {
@@ -142,35 +232,43 @@ class _RecursiveFeatureMachine(BaseEstimator):
             "bandwidth": self.kernel_.bandwidth,
             "ridge": float(ridge),
         }
-        return Recursion(self.kernel_, ridge, update, self.agop_power, xp, self.solver)
+        return Recursion(
+            self.kernel_, ridge, update, self.agop_power, xp, self.solver, self._most_features()
+        )
 
-    def _search(
-        self, x: np.ndarray, centered: np.ndarray, labels: np.ndarray | None
-    ) -> Setting | None:
-        """The best setting of all that is "auto"; `None` where nothing is."""
-        if "auto" not in (self.update, self.ridge) and not _is_auto(self.bandwidth):
-            self.feature_importances_std_ = None
+    def _most_features(self) -> int | None:
+        """As a number of inputs; a fraction is one of the columns' inputs."""
+        if self.max_features is None:
             return None
-        rows = self._rows_to_search(len(x))
+        if isinstance(self.max_features, Integral):
+            return int(self.max_features)
+        return max(1, int(self.max_features * len(self.columns_.blocks)))
+
+    def _search_on(
+        self,
+        x: np.ndarray,
+        centered: np.ndarray,
+        labels: np.ndarray | None,
+        weights: np.ndarray | None,
+        rows: np.ndarray,
+    ) -> Search:
+        """Everything that is "auto", on some samples."""
         length = self.kernel_.bandwidth
         lengths = [length * b for b in BANDWIDTHS] if _is_auto(self.bandwidth) else [length]
         size = float(np.mean(self._diagonal_of_kernel(x[rows])))
         ridges = [size * r for r in RIDGES] if self.ridge == "auto" else [self.ridge * len(x)]
-        chosen = _CANDIDATES if self.update == "auto" else (self.update,)
-        search = Search(
-            np.ascontiguousarray(x[rows]), centered[rows], self._folds(len(rows), labels, rows),
+        classes = None if labels is None else labels[rows]
+        return Search(
+            np.ascontiguousarray(x[rows]), centered[rows], folds(len(rows), classes, self.random_state),
             with_bandwidths(self.kernel_, lengths), ridges, self.agop_power,
+            None if weights is None else weights[rows], self._most_features(),
         )  # fmt: skip
-        start = np.ones(x.shape[1]) if self.diagonal else np.eye(x.shape[1])
-        steps = self.iterations if np.any(centered) else 0
-        found, errors = search.best(start, [u for u in chosen if u is not None and steps], steps)
-        self.n_iter_, self.validation_scores_ = found.step, np.array(errors)
-        return found
 
     def _mean_metric(self, found: Setting) -> np.ndarray:
         """The mean of the folds' metrics; the spread of their diagonals is kept."""
         parts = found.metrics if self.diagonal else np.einsum("fii->fi", found.metrics)
-        self.feature_importances_std_ = np.std(parts / parts.sum(axis=1, keepdims=True), axis=0)
+        parts = self.columns_.summed(parts / parts.sum(axis=1, keepdims=True))
+        self.feature_importances_std_ = np.std(parts, axis=0)
         return np.mean(found.metrics, axis=0)
 
     def _diagonal_of_kernel(self, x: np.ndarray) -> np.ndarray:
@@ -182,20 +280,6 @@ class _RecursiveFeatureMachine(BaseEstimator):
         if n <= _MOST_TO_SEARCH:
             return rows
         return np.sort(check_random_state(self.random_state).permutation(n)[:_MOST_TO_SEARCH])
-
-    def _folds(self, n: int, labels: np.ndarray | None, rows: np.ndarray) -> Any:
-        """Five for few samples, three for many; as many of each class in each as there can be."""
-        count = max(2, min(n, 5 if n <= _FEW else 3))
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        if n < _FEWEST_TO_JUDGE:
-            return [(np.arange(n), np.arange(n))]
-        if labels is not None and np.unique(labels[rows], return_counts=True)[1].max() >= count:
-            with warnings.catch_warnings():
-                # a class with fewer samples than folds is in some of them
-                warnings.simplefilter("ignore", UserWarning)
-                cut = StratifiedKFold(count, shuffle=True, random_state=seed)
-                return list(cut.split(np.zeros(n), labels[rows]))
-        return list(KFold(count, shuffle=True, random_state=seed).split(np.zeros(n)))
 
     def _warn_of_conditioning(self, machine: Machine) -> None:
         said = ""
@@ -217,17 +301,21 @@ class _RecursiveFeatureMachine(BaseEstimator):
         y: Any,
         metric: Any,
         labels: np.ndarray | None,
+        weights: Any,
         patience: int | None,
     ) -> Any:
         """The metric of the iteration with the smallest error on held-out samples."""
         xp = recursion.xp
-        rows, validation = self._split(len(x), labels)
+        rows, validation = split(len(x), labels, self.validation_fraction, self.random_state)
         scores: list[float] = []
         best, best_metric = np.inf, metric
         self.n_iter_ = 0
-        for step, machine in enumerate(recursion.machines(x[rows], y[rows], metric)):
-            judged = validation if len(validation) else rows
-            error = float(xp.mean((machine.predict(xp, x[judged]) - y[judged]) ** 2))
+        seen = None if weights is None else weights[rows]
+        judged = validation if len(validation) else rows
+        mass = np.ones(len(judged)) if weights is None else np.asarray(weights[judged])
+        for step, machine in enumerate(recursion.machines(x[rows], y[rows], metric, seen)):
+            squares = xp.mean((machine.predict(xp, x[judged]) - y[judged]) ** 2, axis=1)
+            error = float(np.average(np.asarray(squares), weights=mass))
             if not np.isfinite(error):
                 self._warn_of_divergence(len(scores))
                 break
@@ -251,25 +339,19 @@ class _RecursiveFeatureMachine(BaseEstimator):
             stacklevel=5,
         )
 
-    def _split(self, n: int, labels: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        everything = np.arange(n)
-        if self.validation_fraction is None or n * self.validation_fraction < _FEWEST_TO_JUDGE:
-            return everything, everything[:0]
-        seed = check_random_state(self.random_state).randint(2**31 - 1)
-        strata = labels
-        if labels is not None:
-            counts = np.unique(labels, return_counts=True)[1]
-            judging = int(self.validation_fraction * n)
-            if counts.min() < 2 or min(judging, n - judging) <= len(counts):
-                strata = None
-        rows, validation = train_test_split(
-            everything, test_size=self.validation_fraction, random_state=seed, stratify=strata
-        )
-        return np.sort(rows), np.sort(validation)
-
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
-        x = validate_data(self, X, reset=False, dtype=np.float64) - self.offset_
+        x = validate_data(
+            self,
+            self.columns_.numbers(X),
+            reset=False,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+        )
+        return self._outputs_of(self.columns_.transform(x) - self.offset_)
+
+    def _outputs_of(self, x: np.ndarray) -> np.ndarray:
+        """Of encoded inputs, from the middle of the data."""
         xp, machine = _array_module(self.device), self.machine_
         with _precision(xp, self.dtype):
             there = replace(
@@ -319,6 +401,15 @@ class _RecursiveFeatureMachine(BaseEstimator):
                 "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
                 f"{self.degree} and {self.constant}."
             )
+        most: Any = self.max_features
+        whole = isinstance(most, Integral)
+        if most is not None and not (
+            most >= 1 if whole else isinstance(most, Real) and 0 < most <= 1
+        ):
+            raise InputError(
+                "max_features must be a whole number from 1 on, a part of all above 0 and up to 1, or None; "
+                f"got {most!r}."
+            )
         if np.dtype(self.dtype).name not in ("float32", "float64"):
             raise InputError(f"dtype must be 'float32' or 'float64'; got {self.dtype!r}.")
         if self.validation_fraction is not None and not 0 < self.validation_fraction < 1:
@@ -328,16 +419,33 @@ class _RecursiveFeatureMachine(BaseEstimator):
 
     @property
     def feature_matrix_(self) -> np.ndarray:
-        """The metric M `(d, d)`, of trace d: which directions of the input matter."""
+        """The metric M `(d, d)`, of trace d: which directions of the encoded inputs matter."""
         check_is_fitted(self)
         metric = self.machine_.metric
         return np.diag(metric) if metric.ndim == 1 else metric
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """The diagonal of M, as parts of its trace."""
+        """The diagonal of M, as parts of its trace, summed over the inputs of each column."""
         diagonal = np.diag(self.feature_matrix_)
-        return diagonal / diagonal.sum()
+        return self.columns_.summed(diagonal / diagonal.sum())
+
+    @cached_property
+    def feature_interactions_(self) -> np.ndarray:
+        """How much columns act together, as parts of the variance of the outputs; computed when asked for."""
+        check_is_fitted(self)
+        return interactions(self._outputs_of, self.machine_.centers, self.columns_.blocks)
+
+    def plot_interactions(self, target: Any = None) -> Any:
+        """A picture of `feature_interactions_`.
+
+        Parameters
+        ----------
+        target : a file, axes of one's own, or `None` for a new figure.
+        """
+        matrix = self.feature_interactions_
+        names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(len(matrix))])
+        return plot_interactions(matrix, list(names), target)
 
 
 class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
@@ -357,9 +465,15 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
     degree, constant : of the polynomial kernel.
+    max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
+        all; `None` for all.
+    categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
+        frame), positions, names or a mask, or `None`.
+    standardize : divide each column by its spread, categories too.
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out); `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
+    warm_start : begin with the metric, and with the settings, that the fit before has found.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
         the n x n kernel matrix; or "auto": the first where that matrix fits into memory.
     dtype : "float64" or "float32".
@@ -369,17 +483,27 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, _RecursiveFeatureMachine):
     Attributes
     ----------
     best_params_ : update, bandwidth and ridge of the machine.
-    feature_matrix_, feature_importances_ : the learned metric, of trace d, and its diagonal.
+    feature_matrix_, feature_importances_ : the learned metric, of trace d, and its diagonal a column.
+    feature_interactions_ : how much columns act together, as parts of the variance (`plot_interactions`).
+    columns_ : how columns became inputs.
     feature_importances_std_ : spread of the importances over folds; `None` where nothing is "auto".
     n_iter_ : the update that was kept; validation_scores_ : mean squared error after each.
     dual_coef_ : coefficients of the machine.
     """
 
-    def fit(self, X: Any, y: Any) -> "RFMRegressor":
-        """Learn the metric and the machine."""
-        x, y = validate_data(self, X, y, multi_output=True, y_numeric=True, dtype=np.float64)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RFMRegressor":
+        """Learn the metric and the machine.
+
+        Parameters
+        ----------
+        X : a table `(n, columns)`; NaN is missing.
+        y : targets `(n,)` or `(n, outputs)`.
+        sample_weight : how much each sample counts, at least 0.
+        """
+        x, y = self._read(X, y, multi_output=True, y_numeric=True)
+        weights = _weights(sample_weight, x)
         self._one_output = y.ndim == 1
-        self._fit(x, np.asarray(y, dtype=float).reshape(len(y), -1), None)
+        self._fit(x, np.asarray(y, dtype=float).reshape(len(y), -1), None, weights)
         return self
 
     def predict(self, X: Any) -> np.ndarray:
@@ -407,34 +531,116 @@ class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
     degree, constant : of the polynomial kernel.
+    max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
+        all; `None` for all.
+    categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
+        frame), positions, names or a mask, or `None`.
+    standardize : divide each column by its spread, categories too.
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out); `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
+    warm_start : begin with the metric, and with the settings, that the fit before has found.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), which never holds
         the n x n kernel matrix; or "auto": the first where that matrix fits into memory.
     dtype : "float64" or "float32".
     device : "cpu" (NumPy and LAPACK) or "jax" (the device that JAX computes on: a GPU if it has one).
     random_state : seed of the split.
+    class_weight : how much each class counts: a dictionary, "balanced" or `None`.
 
     Attributes
     ----------
     classes_ : the labels.
-    best_params_, feature_matrix_, feature_importances_, feature_importances_std_, n_iter_,
-    validation_scores_, dual_coef_ : as of `RFMRegressor`.
+    steepness_ : of the probabilities; `None` where nothing was held out, and the nearest ones are taken.
+    best_params_, feature_matrix_, feature_importances_, feature_importances_std_, feature_interactions_,
+    columns_, n_iter_, validation_scores_, dual_coef_ : as of `RFMRegressor`.
     """
 
-    def fit(self, X: Any, y: Any) -> "RFMClassifier":
-        """Learn the metric and the machine."""
-        x, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
-        self.classes_, codes = np.unique(y, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError("Classification needs at least two classes; there is 1 class.")
-        two = len(self.classes_) == 2
-        self._fit(
-            x, 2.0 * codes[:, None] - 1.0 if two else np.eye(len(self.classes_))[codes], codes
+    def __init__(
+        self,
+        update: Any = "auto",
+        kernel: Any = "laplace",
+        bandwidth: Any = "auto",
+        ridge: Any = "auto",
+        iterations: Any = 5,
+        diagonal: Any = False,
+        agop_power: Any = 0.5,
+        exponent: Any = 1.0,
+        degree: Any = 2,
+        constant: Any = 1.0,
+        max_features: Any = None,
+        categorical_features: Any = "from_dtype",
+        standardize: Any = False,
+        validation_fraction: Any = 0.2,
+        patience: Any = None,
+        warm_start: Any = False,
+        solver: Any = "auto",
+        dtype: Any = "float64",
+        device: Any = "cpu",
+        random_state: Any = None,
+        class_weight: Any = None,
+    ):
+        super().__init__(
+            update,
+            kernel,
+            bandwidth,
+            ridge,
+            iterations,
+            diagonal,
+            agop_power,
+            exponent,
+            degree,
+            constant,
+            max_features,
+            categorical_features,
+            standardize,
+            validation_fraction,
+            patience,
+            warm_start,
+            solver,
+            dtype,
+            device,
+            random_state,
         )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RFMClassifier":
+        """Learn the metric and the machine.
+
+        Parameters
+        ----------
+        X : a table `(n, columns)`; NaN is missing.
+        y : labels `(n,)`.
+        sample_weight : how much each sample counts, at least 0.
+        """
+        x, y = self._read(X, y)
+        check_classification_targets(y)
+        weights = _weights(sample_weight, x)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        seen = codes if weights is None else codes[weights > 0]
+        if len(np.unique(seen)) < 2:
+            raise ValueError("Classification needs at least two classes; there is 1 class.")
+        if self.class_weight is not None:
+            by_class = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=y, sample_weight=weights
+            )[codes]
+            weights = by_class if weights is None else weights * by_class
+        two = len(self.classes_) == 2
+        targets = 2.0 * codes[:, None] - 1.0 if two else np.eye(len(self.classes_))[codes]
+        self._fit(x, targets, codes, weights)
+        self.steepness_ = self._steepness()
         return self
+
+    def _steepness(self) -> float | None:
+        """Of the probabilities, by what was held out; `None` where nothing was."""
+        if self._held_out is None:
+            return None
+        outputs, labels, weights = self._held_out
+        known = np.isfinite(outputs).all(axis=1)
+        del self._held_out
+        if not known.any():
+            return None
+        mass = None if weights is None else weights[known]
+        return steepness(self._by_class(outputs[known] + self.intercept_), labels[known], mass)
 
     def decision_function(self, X: Any) -> np.ndarray:
         """One number a sample for two classes (positive: the second), else one a class."""
@@ -442,11 +648,14 @@ class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
         return outputs[:, 0] if len(self.classes_) == 2 else outputs
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The nearest probabilities to the outputs; the most likely class is the one that is predicted."""
-        outputs = self._outputs(X)
-        if len(self.classes_) == 2:
-            outputs = np.column_stack([1 - outputs[:, 0], 1 + outputs[:, 0]]) / 2
-        return _on_simplex(outputs)
+        """Probabilities, calibrated on held-out samples; the most likely class is the predicted one."""
+        return probabilities(self._by_class(self._outputs(X)), self.steepness_)
+
+    def _by_class(self, outputs: np.ndarray) -> np.ndarray:
+        """One output a class, also where there are two."""
+        if len(self.classes_) > 2:
+            return outputs
+        return np.column_stack([1 - outputs[:, 0], 1 + outputs[:, 0]]) / 2
 
     def predict(self, X: Any) -> np.ndarray:
         """The most likely class."""
@@ -456,13 +665,10 @@ class RFMClassifier(ClassifierMixin, _RecursiveFeatureMachine):
         return self.classes_[np.argmax(outputs, axis=1)]
 
 
-def _on_simplex(points: np.ndarray) -> np.ndarray:
-    """Each row moved to the nearest one that is not negative and sums to 1."""
-    falling = -np.sort(-points, axis=1)
-    many = np.arange(1, points.shape[1] + 1)
-    shifts = (np.cumsum(falling, axis=1) - 1) / many
-    last = np.sum(falling > shifts, axis=1) - 1
-    return np.maximum(points - shifts[np.arange(len(points)), last][:, None], 0)
+def _weights(given: Any, x: np.ndarray) -> np.ndarray | None:
+    if given is None:
+        return None
+    return _check_sample_weight(given, x, dtype=np.float64, ensure_non_negative=True)
 
 
 def _is_auto(value: Any) -> bool:

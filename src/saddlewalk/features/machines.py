@@ -58,6 +58,7 @@ def agop_rows(
     slope: Matrix,
     metric: Matrix,
     rows: slice = slice(None),
+    weights: Matrix | None = None,
 ) -> Matrix:
     """The sum of gradient outer products at some samples, over all outputs: n times their part of AGOP.
 
@@ -70,10 +71,12 @@ def agop_rows(
     slope : the rows of S `(rows, n)`.
     metric : M, or its diagonal.
     rows : which samples these are.
+    weights : of all samples `(n,)`, or `None`.
     """
     total: Any = 0.0
+    root = 1.0 if weights is None else weights[rows][:, None] ** 0.5
     for k in range(alpha.shape[1]):
-        gradient = gradients(kernel, x, alpha[:, k], slope, metric, rows)
+        gradient = root * gradients(kernel, x, alpha[:, k], slope, metric, rows)
         total = total + (xp.sum(gradient**2, axis=0) if metric.ndim == 1 else gradient.T @ gradient)
     return total
 

@@ -47,6 +47,7 @@ class Machine:
     alpha : coefficients `(n, c)`.
     jitter : what had to be added to the diagonal, relative to its mean.
     residual : part of the targets that an iterative solver left.
+    weights : of the samples `(n,)`, or `None`.
     """
 
     kernel: AbstractKernel
@@ -57,6 +58,7 @@ class Machine:
     """What had to be added to the diagonal, relative to its mean."""
     residual: float = 0.0
     """What an iterative solver left of the targets, relative to them."""
+    weights: Matrix | None = None
 
     def predict(self, xp: ModuleType, x: Matrix) -> Matrix:
         """Outputs `(n, c)`, in blocks."""
@@ -80,6 +82,7 @@ class Recursion:
     agop_power : the exponent s of the AGOP.
     xp : NumPy or `jax.numpy`.
     solver : "cholesky", "iterative" or "auto".
+    most_features : inputs that an update leaves in the metric, the largest of its diagonal; `None` for all.
     """
 
     kernel: AbstractKernel
@@ -91,6 +94,7 @@ class Recursion:
     xp: ModuleType = np
     solver: str = "auto"
     """"cholesky", "iterative", or by whether the kernel matrix fits into memory."""
+    most_features: int | None = None
 
     def __post_init__(self) -> None:
         if self.solver not in solvers.SOLVERS:
@@ -100,10 +104,12 @@ class Recursion:
         if self.update is not None and self.update not in UPDATES:
             raise InputError(f"Unknown update '{self.update}'.{nearest(self.update, UPDATES)}")
 
-    def machines(self, x: Matrix, y: Matrix, metric: Matrix) -> Iterator[Machine]:
+    def machines(
+        self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None = None
+    ) -> Iterator[Machine]:
         """One machine after another, each with the features of the one before. Ends where numbers end."""
         while True:
-            machine = self.fit(x, y, metric)
+            machine = self.fit(x, y, metric, weights)
             if machine is None:
                 return
             yield machine
@@ -113,15 +119,21 @@ class Recursion:
             if not bool(self.xp.all(self.xp.isfinite(metric))) or not bool(self.xp.any(metric)):
                 return
 
-    def fit(self, x: Matrix, y: Matrix, metric: Matrix) -> Machine | None:
-        """The machine for one metric; `None` if it cannot be solved for."""
+    def fit(
+        self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None = None
+    ) -> Machine | None:
+        """The machine for one metric; `None` if it cannot be solved for.
+
+        A sample of weight w has n lambda / w on its diagonal: what w samples in one place would be.
+        """
         if not self._holds_kernel(x):
-            return self._fit_iteratively(x, y, metric)
+            return self._fit_iteratively(x, y, metric, weights)
         felt = self.xp.finfo(x.dtype).eps
+        ridge = len(x) * self.ridge / (1.0 if weights is None else weights)
         for jitter in (value for value in _JITTER if value == 0 or value > felt):
-            alpha = solvers.cholesky(self.xp, self._kernel_matrix(x, metric, jitter), y)
+            alpha = solvers.cholesky(self.xp, self._kernel_matrix(x, metric, ridge, jitter), y)
             if alpha is not None:
-                return Machine(self.kernel, metric, x, alpha, jitter)
+                return Machine(self.kernel, metric, x, alpha, jitter, weights=weights)
         return None
 
     def _holds_kernel(self, x: Matrix) -> bool:
@@ -131,20 +143,27 @@ class Recursion:
             return solvers.fits(self.xp, len(x), x.dtype.itemsize, copies)
         return self.solver == "cholesky"
 
-    def _fit_iteratively(self, x: Matrix, y: Matrix, metric: Matrix) -> Machine | None:
+    def _fit_iteratively(
+        self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None
+    ) -> Machine | None:
+        """With s the roots of the weights: (s K s + n lambda) (alpha / s) = s y."""
         xp, ridge = self.xp, len(x) * self.ridge
+        root = xp.ones((len(x), 1), dtype=x.dtype) if weights is None else weights[:, None] ** 0.5
         chosen = solvers.choose_landmarks(len(x))
         at_landmarks = self.kernel.value(xp, self.kernel.geometry(xp, x, x[chosen], metric))
-        precondition = solvers.nystrom(xp, at_landmarks, chosen, ridge)
+        precondition = solvers.nystrom(xp, root * at_landmarks * root[chosen].T, chosen, ridge)
 
         def product(v: Matrix) -> Matrix:
-            parts = [self.kernel.value(xp, geometry) @ v for _, geometry in self.blocks(x, metric)]
-            return xp.concatenate(parts, axis=0) + ridge * v
+            moved = root * v
+            parts = [
+                self.kernel.value(xp, geometry) @ moved for _, geometry in self.blocks(x, metric)
+            ]
+            return root * xp.concatenate(parts, axis=0) + ridge * v
 
-        alpha, residual = solvers.conjugate_gradients(xp, product, precondition, y)
+        alpha, residual = solvers.conjugate_gradients(xp, product, precondition, root * y)
         if not bool(xp.all(xp.isfinite(alpha))):
             return None
-        return Machine(self.kernel, metric, x, alpha, residual=residual)
+        return Machine(self.kernel, metric, x, root * alpha, residual=residual, weights=weights)
 
     def next_metric(self, machine: Machine) -> Matrix:
         """The update of line 6, scaled to trace d."""
@@ -154,13 +173,27 @@ class Recursion:
             new = symmetrized(self.fact(machine), 0.5, self.xp)
         else:
             new = symmetrized(_product(self.fact(machine), machine.metric), 0.25, self.xp)
-        return scaled(self.xp, new, machine.centers.shape[1])
+        return scaled(self.xp, self._partial(new), machine.centers.shape[1])
+
+    def _partial(self, metric: Matrix) -> Matrix:
+        """The metric of the inputs that matter most alone, if not all are wanted."""
+        if self.most_features is None or self.most_features >= len(metric):
+            return metric
+        diagonal = metric if metric.ndim == 1 else self.xp.diagonal(metric)
+        kept = self.xp.zeros_like(diagonal)
+        best = np.argsort(-np.asarray(diagonal), kind="stable")[: self.most_features]
+        if self.xp is np:
+            kept[best] = 1
+        else:
+            kept = kept.at[best].set(1)
+        return metric * kept if metric.ndim == 1 else metric * kept * kept[:, None]
 
     def agop(self, machine: Machine) -> Matrix:
         """The average gradient outer product of a machine, summed over its outputs."""
         if self._cheaper_by_samples(machine):
             return self._agop_by_samples(machine)
-        return self._sum_over_blocks(machines.agop_rows, machine) / len(machine.centers)
+        rows_of = functools.partial(machines.agop_rows, weights=machine.weights)
+        return self._sum_over_blocks(rows_of, machine) / len(machine.centers)
 
     def fact(self, machine: Machine) -> Matrix:
         """FACT of a machine (Lemma F.1)."""
@@ -182,7 +215,8 @@ class Recursion:
         geometry = self._whole_geometry(x, machine.metric)
         slope = self.kernel.slope(self.xp, geometry, self.kernel.value(self.xp, geometry))
         xm = x @ machine.metric
-        return xm.T @ (((slope.T @ slope) * (alpha @ alpha.T)) @ xm) / len(x)
+        weighted = slope if machine.weights is None else machine.weights[:, None] * slope
+        return xm.T @ (((slope.T @ weighted) * (alpha @ alpha.T)) @ xm) / len(x)
 
     def _sum_over_blocks(self, rows_of: Any, machine: Machine) -> Matrix:
         """A sum over blocks of rows of the kernel."""
@@ -213,18 +247,18 @@ class Recursion:
             return geometry
         return geometry.at[here, here + rows.start].set(0)
 
-    def _kernel_matrix(self, x: Matrix, metric: Matrix, jitter: float) -> Matrix:
-        """K + n lambda; the jitter is relative to the mean of its diagonal."""
+    def _kernel_matrix(self, x: Matrix, metric: Matrix, ridge: Any, jitter: float) -> Matrix:
+        """K + ridge; the jitter is relative to the mean of its diagonal."""
         xp, n = self.xp, len(x)
         if xp is np:
             matrix = np.empty((n, n), x.dtype)
             for rows, geometry in self.blocks(x, metric):
                 matrix[rows] = self.kernel.value(xp, geometry)
             diagonal = np.einsum("ii->i", matrix)
-            diagonal += n * self.ridge + jitter * diagonal.mean()
+            diagonal += ridge + jitter * diagonal.mean()
             return matrix
         # machines with other ridges share what is compiled
-        return _compiled_kernel()(replace(self, ridge=0.0), x, metric, n * self.ridge, jitter)
+        return _compiled_kernel()(replace(self, ridge=0.0), x, metric, ridge, jitter)
 
 
 @functools.cache

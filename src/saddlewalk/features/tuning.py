@@ -4,7 +4,9 @@ The data are cut into folds. In each, the recursion sees the other folds alone; 
 the setting with the smallest mean error on what was held out leads the next step. A step needs one matrix of
 distances for all bandwidths, and one eigendecomposition :math:`K = Q S Q^\top` for all ridges:
 
-.. math:: f(x) = K(x, X)\, Q\, (S + \mu)^{-1} Q^\top y .
+.. math:: f(x) = K(x, X)\, Q\, (S + \mu)^{-1} Q^\top y
+
+(with weights W, of :math:`W^{1/2} K W^{1/2}`).
 
 After the first step a bandwidth and its two neighbors are tried. The metrics of the folds are averaged: each
 has seen another part of the data, and their spread says how sure they are. The leave-one-out error, which is
@@ -63,6 +65,8 @@ class Search:
     kernels : the kernel with every bandwidth, in order.
     ridges : what may be added to the diagonal of the kernel matrix; NaN errors are never chosen.
     agop_power : exponent of the AGOP.
+    weights : of the samples `(n,)`, or `None`.
+    most_features : inputs that an update leaves in the metric, or `None` for all.
     """
 
     x: Matrix
@@ -71,6 +75,8 @@ class Search:
     kernels: Sequence[AbstractKernel]
     ridges: Sequence[float]
     agop_power: float = 0.5
+    weights: Matrix | None = None
+    most_features: int | None = None
 
     def best(
         self, metric: Matrix, updates: Sequence[str], steps: int
@@ -115,12 +121,33 @@ class Search:
                 update,
                 self.agop_power,
                 solver="cholesky",
+                most_features=self.most_features,
             )
-            machine = recursion.fit(self.x[rows], self.y[rows], metric)
+            machine = recursion.fit(self.x[rows], self.y[rows], metric, self._weights(rows))
             new.append(None if machine is None else recursion.next_metric(machine))
             if new[-1] is None or not np.isfinite(new[-1]).all() or not new[-1].any():
                 return None
         return np.stack(new)
+
+    def _weights(self, rows: np.ndarray) -> Matrix | None:
+        return None if self.weights is None else self.weights[rows]
+
+    def held_out(self, setting: Setting) -> Matrix:
+        """Outputs `(n, c)` for every sample by the machine that has not seen it; NaN where none is.
+
+        Parameters
+        ----------
+        setting : of the machines.
+        """
+        outputs = np.full(self.y.shape, np.nan)
+        for (rows, held), metric in zip(self.folds, setting.metrics, strict=True):
+            recursion = Recursion(
+                setting.kernel, setting.ridge / len(rows), None, solver="cholesky"
+            )
+            machine = recursion.fit(self.x[rows], self.y[rows], metric, self._weights(rows))
+            if machine is not None:
+                outputs[held] = machine.predict(np, self.x[held])
+        return outputs
 
     def _judged(
         self, update: str | None, step: int, metrics: Matrix, tried: Sequence[int]
@@ -146,13 +173,15 @@ class Search:
         among = Recursion(kernels[0], 0.0, None)._whole_geometry(seen, metric)
         across = kernels[0].geometry(np, self.x[held], seen, metric)
         errors = np.full((len(kernels), len(self.ridges)), np.inf)
+        root = np.ones(len(rows)) if self.weights is None else np.sqrt(self.weights[rows])
         for k, kernel in enumerate(kernels):
-            values, axes = np.linalg.eigh(kernel.value(np, among))
+            values, axes = np.linalg.eigh(root[:, None] * kernel.value(np, among) * root)
             values = np.maximum(values, 0)
-            left, right = kernel.value(np, across) @ axes, axes.T @ y
+            left, right = (kernel.value(np, across) * root) @ axes, axes.T @ (root[:, None] * y)
             for r, ridge in enumerate(self.ridges):
                 inverse = 1 / np.maximum(values + ridge, np.finfo(values.dtype).eps * values[-1])
-                errors[k, r] = np.mean((left @ (inverse[:, None] * right) - truth) ** 2)
+                squares = np.mean((left @ (inverse[:, None] * right) - truth) ** 2, axis=1)
+                errors[k, r] = np.average(squares, weights=self._weights(held))
         return errors
 
 

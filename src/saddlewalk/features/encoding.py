@@ -1,0 +1,160 @@
+"""Columns of a table as numbers: categories as blocks of 0 and 1, and values that are missing.
+
+A category is a block of inputs, one a level, so that the metric learns which levels are alike. A level that
+was never seen is the mean of the block: it is as far from all levels as they are in the mean. A missing
+category is a level of its own, a missing number is the mean with a 1 in an input of its own; where nothing
+was missing in training, both are the mean.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from saddlewalk.errors import InputError
+
+_UNKNOWN = -1.0
+
+
+@dataclass
+class Columns:
+    """What is known of the columns of a table.
+
+    Parameters
+    ----------
+    categorical : positions of the categorical columns.
+    names : the categories of those columns of a frame that are no numbers.
+    scales : whether inputs are divided by their spread.
+    """
+
+    categorical: Sequence[int]
+    names: dict[int, Any]
+    scales: bool = False
+
+    @classmethod
+    def of(cls, table: Any, chosen: Any, scales: bool = False) -> "Columns":
+        """Those of a table.
+
+        Parameters
+        ----------
+        table : an array or a pandas frame.
+        chosen : "from_dtype" for categories and strings of a frame, positions, names, a mask, or `None`.
+        scales : whether inputs are divided by their spread.
+        """
+        names = {}
+        if hasattr(table, "dtypes") and hasattr(table, "columns"):
+            import pandas as pd
+
+            for k in range(table.shape[1]):
+                column = table.iloc[:, k]
+                if isinstance(column.dtype, pd.CategoricalDtype):
+                    names[k] = column.cat.categories
+                elif isinstance(column.dtype, pd.StringDtype):
+                    names[k] = pd.Index(sorted(column.dropna().unique()))
+        return cls(sorted({*names, *_positions(table, chosen)}), names, scales)
+
+    def numbers(self, table: Any) -> Any:
+        """The table with numbers in the place of its categories.
+
+        Parameters
+        ----------
+        table : an array or a pandas frame.
+        """
+        if not self.names or not hasattr(table, "iloc"):
+            return table
+        table = table.copy()
+        for k, names in self.names.items():
+            if k < table.shape[1]:
+                column = table.iloc[:, k]
+                codes = np.asarray(names.get_indexer(column.astype(object)), dtype=float)
+                table.isetitem(k, np.where(column.isna(), np.nan, codes))
+        return table
+
+    def fit(self, x: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+        """Learn levels, means and what may be missing; the encoded inputs.
+
+        Parameters
+        ----------
+        x : numbers `(n, columns)`; NaN is missing.
+        weights : of the samples, or `None`.
+        """
+        outside = [k for k in self.categorical if not 0 <= k < x.shape[1]]
+        if outside:
+            raise InputError(
+                f"categorical_features names column {outside[0]}; there are {x.shape[1]} columns."
+            )
+        self.levels = {k: np.unique(x[x[:, k] != _UNKNOWN, k]) for k in self.categorical}
+        self.missing = {k for k in range(x.shape[1]) if np.isnan(x[:, k]).any()}
+        parts = [self._block(k, x[:, k]) for k in range(x.shape[1])]
+        self.blocks = np.repeat(np.arange(x.shape[1]), [part.shape[1] for part in parts])
+        encoded = np.concatenate(parts, axis=1)
+        known = ~np.isnan(encoded)
+        mass = known if weights is None else known * weights[:, None]
+        total = np.maximum(mass.sum(axis=0), np.finfo(float).tiny)
+        self.means = np.sum(np.where(known, encoded, 0) * mass, axis=0) / total
+        spread = np.sum(np.where(known, encoded - self.means, 0) ** 2 * mass, axis=0) / total
+        # a block of levels counts like one column
+        spread = np.bincount(self.blocks, spread)[self.blocks]
+        self.units = (
+            np.sqrt(np.where(spread > 0, spread, 1)) if self.scales else np.ones(len(spread))
+        )
+        return self._filled(encoded)
+
+    def transform(self, x: np.ndarray) -> np.ndarray:
+        """The encoded inputs `(n, inputs)` of other samples.
+
+        Parameters
+        ----------
+        x : numbers `(n, columns)`; NaN is missing.
+        """
+        return self._filled(
+            np.concatenate([self._block(k, x[:, k]) for k in range(x.shape[1])], axis=1)
+        )
+
+    def summed(self, matrix: np.ndarray) -> np.ndarray:
+        """Sums of the last axis over the inputs of each column.
+
+        Parameters
+        ----------
+        matrix : numbers `(..., inputs)`.
+        """
+        columns = np.arange(self.blocks[-1] + 1)
+        return matrix @ (self.blocks[:, None] == columns)
+
+    def _block(self, k: int, values: np.ndarray) -> np.ndarray:
+        """The inputs of one column; NaN where the mean is to stand."""
+        if k in self.levels:
+            levels = self.levels[k]
+            same = (values[:, None] == levels) | (np.isnan(values)[:, None] & np.isnan(levels))
+            return np.where(same.any(axis=1, keepdims=True), same, np.nan)
+        if k in self.missing:
+            return np.column_stack([values, np.isnan(values)])
+        return values[:, None]
+
+    def _filled(self, encoded: np.ndarray) -> np.ndarray:
+        filled = np.where(np.isnan(encoded), self.means, encoded)
+        return (filled - self.means) / self.units if self.scales else filled
+
+
+def _positions(table: Any, chosen: Any) -> list[int]:
+    """Of the columns that were named as categorical."""
+    if chosen is None or (isinstance(chosen, str) and chosen == "from_dtype"):
+        return []
+    if isinstance(chosen, str):
+        raise InputError(
+            "categorical_features must be 'from_dtype', None, or a list of columns or of yes and no; "
+            f"got {chosen!r}."
+        )
+    chosen = np.asarray(chosen)
+    if chosen.dtype == bool:
+        return [int(k) for k in np.flatnonzero(chosen)]
+    if chosen.dtype.kind in "iu":
+        return [int(k) for k in chosen]
+    columns = list(getattr(table, "columns", []))
+    absent = [name for name in chosen.tolist() if name not in columns]
+    if absent:
+        raise InputError(
+            f"categorical_features names '{absent[0]}', which is no column of the table."
+        )
+    return [columns.index(name) for name in chosen.tolist()]

@@ -1,0 +1,275 @@
+"""Weights, categories, missing values, partial metrics, warm starts, probabilities, interactions."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.datasets import make_classification
+from sklearn.metrics import log_loss
+from sklearn.utils.estimator_checks import parametrize_with_checks
+from threadpoolctl import threadpool_limits
+
+import saddlewalk as sw
+from saddlewalk.features import RFMClassifier, RFMRegressor
+from saddlewalk.features.kernels import kernel_named
+from saddlewalk.features.rfm import Recursion
+from saddlewalk.features.tuning import Search
+
+GIVEN = {
+    "kernel": "gaussian",
+    "bandwidth": 2.0,
+    "ridge": 1e-2,
+    "validation_fraction": None,
+    "iterations": 2,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    """Small matrices: threads of linear algebra would wait for each other."""
+    with threadpool_limits(1):
+        yield
+
+
+def held_out_by_chance(estimator):
+    """Samples that are repeated fall into folds in another way than samples that weigh more."""
+    if estimator.validation_fraction is None:
+        return {}
+    name = "check_sample_weight_equivalence_on_dense_data"
+    return {name: "what is held out is drawn from the samples, whatever they weigh"}
+
+
+@parametrize_with_checks(
+    [
+        RFMRegressor("agop", **GIVEN),
+        RFMRegressor("fact", solver="iterative", **GIVEN),
+        RFMClassifier("fact", class_weight="balanced", **GIVEN),
+        RFMClassifier("agop", standardize=True, **GIVEN),
+        RFMClassifier(standardize=True, warm_start=True, max_features=2, iterations=2),
+    ],
+    expected_failed_checks=held_out_by_chance,
+)
+def test_scikit_learn_checks(estimator, check):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        check(estimator)
+
+
+def table(n, seed=0):
+    """A color that matters in two groups of two, a number that does, one that does not."""
+    rng = np.random.default_rng(seed)
+    color = rng.choice(["red", "green", "blue", "black"], n)
+    size, noise = rng.normal(size=(2, n))
+    y = np.where(np.isin(color, ["red", "blue"]), np.sin(2 * size), -np.sin(2 * size))
+    frame = pd.DataFrame({"size": size, "color": pd.Categorical(color), "noise": noise})
+    return frame, y
+
+
+# --- weights ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("solver", ["cholesky", "iterative"])
+@pytest.mark.parametrize("update", ["agop", "fact"])
+@pytest.mark.parametrize("kernel", ["laplace", "polynomial"])
+def test_a_weight_is_a_number_of_copies(kernel, update, solver):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(25, 3)), rng.normal(size=(25, 2))
+    times = rng.integers(1, 4, 25)
+    copies = np.repeat(np.arange(25), times)
+    settings = kernel_named(kernel, 1.5, degree=3, constant=1.0), 1e-2, update
+    recursion = Recursion(*settings, solver=solver)
+    weights = times / times.mean()
+    light = recursion.fit(x, y, np.eye(3), weights)
+    heavy = recursion.fit(x[copies], y[copies], np.eye(3))
+    new = rng.normal(size=(5, 3))
+    np.testing.assert_allclose(light.predict(np, new), heavy.predict(np, new), atol=1e-6)
+    metrics = [recursion.next_metric(machine) for machine in (light, heavy)]
+    np.testing.assert_allclose(*metrics, atol=1e-5)
+
+
+def test_errors_of_a_weighted_search():
+    """The same copies, in the same folds."""
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(30, 3)), rng.normal(size=(30, 1))
+    times = rng.integers(1, 4, 30)
+    copies = np.repeat(np.arange(30), times)
+    halves = [(np.arange(15), np.arange(15, 30)), (np.arange(15, 30), np.arange(15))]
+    of = lambda rows: np.flatnonzero(np.isin(copies, rows))  # noqa: E731
+    kernels = [kernel_named("laplace", 2.0)]
+    light = Search(x, y, halves, kernels, [0.1, 1.0], weights=times.astype(float))
+    heavy = Search(x[copies], y[copies], [(of(a), of(b)) for a, b in halves], kernels, [0.1, 1.0])
+    for search in (light, heavy):
+        search.best(np.eye(3), ["agop"], 2)
+    assert light.best(np.eye(3), ["agop"], 2)[1] == pytest.approx(
+        heavy.best(np.eye(3), ["agop"], 2)[1]
+    )
+
+
+def test_balanced_classes_find_the_rare_one():
+    x, y = make_classification(600, 5, weights=[0.93], class_sep=0.7, random_state=0)
+    plain, balanced = (
+        RFMClassifier(class_weight=w, random_state=0).fit(x[:300], y[:300])
+        for w in (None, "balanced")
+    )
+    rare = y[300:] == 1
+    found = [np.mean(model.predict(x[300:])[rare] == 1) for model in (plain, balanced)]
+    assert found[1] > found[0]
+
+
+# --- columns ----------------------------------------------------------------------------------------------
+
+
+def test_categories_are_blocks_of_the_metric():
+    frame, y = table(400)
+    model = RFMRegressor(standardize=True, random_state=0).fit(frame[:300], y[:300])
+    assert model.feature_matrix_.shape == (6, 6)
+    assert model.feature_importances_.shape == model.feature_importances_std_.shape == (3,)
+    assert model.feature_importances_.sum() == pytest.approx(1)
+    assert model.feature_importances_[2] < model.feature_importances_[:2].min() / 4
+    assert model.score(frame[300:], y[300:]) > 0.8
+    # levels that act alike are near to each other: black, blue, green, red
+    metric = model.feature_matrix_[1:5, 1:5]
+    apart = np.add.outer(np.diag(metric), np.diag(metric)) - 2 * metric
+    assert max(apart[0, 2], apart[1, 3]) < min(apart[0, 1], apart[0, 3], apart[1, 2], apart[2, 3])
+
+
+def test_the_order_of_categories_and_strings_do_not_matter():
+    frame, y = table(120)
+    model = RFMRegressor("agop", **GIVEN).fit(frame, y)
+    turned = frame.assign(
+        color=frame["color"].cat.reorder_categories(["red", "green", "black", "blue"])
+    )
+    np.testing.assert_allclose(model.predict(turned), model.predict(frame))
+    words = frame.assign(color=frame["color"].astype("string"))
+    np.testing.assert_allclose(
+        RFMRegressor("agop", **GIVEN).fit(words, y).predict(words), model.predict(frame)
+    )
+    codes = np.column_stack([frame["size"], frame["color"].cat.codes, frame["noise"]])
+    array = RFMRegressor("agop", categorical_features=[1], **GIVEN).fit(codes, y)
+    np.testing.assert_allclose(array.predict(codes), model.predict(frame))
+
+
+def test_unknown_and_missing_values():
+    frame, y = table(200)
+    model = RFMRegressor("agop", standardize=True, **GIVEN).fit(frame, y)
+    strange = frame[:5].assign(color=pd.Categorical(["violet"] * 5))
+    missing = frame[:5].assign(color=pd.Categorical([None] * 5, frame["color"].cat.categories))
+    np.testing.assert_allclose(model.predict(strange), model.predict(missing))
+    each = [
+        model.predict(frame[:5].assign(color=pd.Categorical([c] * 5)))
+        for c in ("red", "green", "blue", "black")
+    ]
+    assert np.all(model.predict(strange) < np.max(each, axis=0) + 1e-9)
+    assert np.all(model.predict(strange) > np.min(each, axis=0) - 1e-9)
+    rng = np.random.default_rng(0)
+    holes = rng.uniform(size=200) < 0.3
+    with_holes = frame.assign(size=frame["size"].where(~holes))
+    # that a value is missing says something here
+    target = np.where(holes, 2.0, y)
+    model = RFMRegressor("agop", standardize=True, **GIVEN).fit(with_holes, target)
+    assert np.abs(model.predict(with_holes)[holes] - 2.0).mean() < 0.2
+    assert model.feature_matrix_.shape == (7, 7)
+    assert np.isfinite(model.predict(with_holes.assign(noise=np.nan))).all()
+
+
+def test_standardized_columns_are_those_of_a_scaler():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 3)) * [1, 100, 0.01] + 5, rng.normal(size=60)
+    by_itself = RFMRegressor("agop", standardize=True, **GIVEN).fit(x, y)
+    by_hand = RFMRegressor("agop", **GIVEN).fit((x - x.mean(0)) / x.std(0), y)
+    np.testing.assert_allclose(by_itself.predict(x), by_hand.predict((x - x.mean(0)) / x.std(0)))
+
+
+# --- the metric -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+def test_partial_metrics(diagonal):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 12))
+    y = np.sin(2 * x[:, 3]) * x[:, 7]
+    model = RFMRegressor(max_features=2, diagonal=diagonal, random_state=0).fit(x, y)
+    np.testing.assert_array_equal(np.flatnonzero(model.feature_importances_), [3, 7])
+    assert np.trace(model.feature_matrix_) == pytest.approx(12)
+
+
+def test_warm_starts_go_on():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 8))
+    y = np.sin(2 * x[:, 0]) * x[:, 1]
+    settings = {"bandwidth": 4.0, "ridge": 1e-4, "validation_fraction": None}
+    whole = RFMRegressor("agop", iterations=4, **settings).fit(x, y)
+    halves = RFMRegressor("agop", iterations=2, warm_start=True, **settings).fit(x, y).fit(x, y)
+    np.testing.assert_allclose(halves.feature_matrix_, whole.feature_matrix_, atol=1e-8)
+    auto = RFMRegressor(warm_start=True, random_state=0).fit(x[:200], y[:200])
+    chosen = auto.best_params_
+    assert auto.fit(x, y).best_params_ == chosen
+    assert auto.dual_coef_.shape == (300, 1)
+
+
+# --- what is predicted ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_are_calibrated(classes):
+    """Labels are drawn with probabilities that are known."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(1600, 4))
+    scores = 2.0 * x[:, :classes]
+    truth = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    y = np.array([rng.choice(classes, p=p) for p in truth])
+    model = RFMClassifier(random_state=0).fit(x[:400], y[:400])
+    found = model.predict_proba(x[400:])
+    np.testing.assert_allclose(found.sum(axis=1), 1)
+    np.testing.assert_array_equal(model.classes_[found.argmax(axis=1)], model.predict(x[400:]))
+    nearest = RFMClassifier(random_state=0).fit(x[:400], y[:400])
+    nearest.steepness_ = None
+    losses = [
+        log_loss(y[400:], np.clip(p, 1e-15, 1))
+        for p in (truth[400:], found, nearest.predict_proba(x[400:]))
+    ]
+    assert losses[1] < losses[0] + 0.06
+    assert losses[1] < losses[2]
+    sure = found.max(axis=1)
+    right = model.predict(x[400:]) == y[400:]
+    for low, high in ((0.5, 0.7), (0.7, 0.9), (0.9, 1.0)):
+        among = (sure >= low) & (sure < high)
+        assert abs(sure[among].mean() - right[among].mean()) < 0.1
+
+
+def test_interactions_of_a_known_function():
+    """Of x0 x1 + 2 x2 with unit variances: 1 between the first two, 1, 1 and 4 at all, of 5."""
+    from saddlewalk.features.interactions import interactions
+
+    x = np.random.default_rng(0).normal(size=(4000, 4))
+    found = interactions(lambda x: x[:, :1] * x[:, 1:2] + 2 * x[:, 2:3], x, np.arange(4))
+    truth = np.diag([1.0, 1.0, 4.0, 0.0])
+    truth[0, 1] = truth[1, 0] = 1.0
+    np.testing.assert_allclose(found, truth / 5, atol=0.12)
+    assert abs(found[[0, 1], [2, 2]]).max() < 1e-20
+
+
+def test_interactions_of_a_machine(tmp_path):
+    frame, y = table(300)
+    model = RFMRegressor(standardize=True, random_state=0).fit(frame, y)
+    found = model.feature_interactions_
+    np.testing.assert_array_equal(found, found.T)
+    assert found[0, 1] > 10 * max(found[0, 2], found[1, 2])
+    model.plot_interactions(tmp_path / "interactions.png")
+    assert (tmp_path / "interactions.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"max_features": 0}, "whole number from 1 on"),
+        ({"max_features": 1.5}, "up to 1"),
+        ({"categorical_features": "all"}, "'from_dtype'"),
+        ({"categorical_features": [7]}, "column 7"),
+        ({"categorical_features": ["hue"]}, "'hue'"),
+    ],
+)
+def test_wrong_settings(settings, words):
+    with pytest.raises(sw.InputError, match=words):
+        RFMRegressor(**settings).fit(*table(20))
