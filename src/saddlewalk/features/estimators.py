@@ -404,7 +404,7 @@ class _RecursiveFeatureMachine(BaseEstimator):
         most: Any = self.max_features
         whole = isinstance(most, Integral)
         if most is not None and not (
-            most >= 1 if whole else isinstance(most, Real) and 0 < most <= 1
+            most >= 1 if whole else isinstance(most, float) and 0 < most <= 1
         ):
             raise InputError(
                 "max_features must be a whole number from 1 on, a part of all above 0 and up to 1, or None; "
