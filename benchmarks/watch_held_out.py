@@ -28,7 +28,6 @@ HERE = Path(__file__).parent
 LOOKS = (60, 150, 400, 1000, 2000)
 STEPS, MOST = 3000, 20_000
 """Steps of a training, and of one that goes on because a forecast lies beyond its end."""
-EVERY = 10
 PROBE, BATCH = 256, 64
 STARTS = {"ordinary": 1.0, "small": 0.05}
 CLASSES, NUMBERS = nn.CrossEntropyLoss(), nn.MSELoss()
@@ -114,14 +113,12 @@ class Run:
             self.model, self.loss, probe=probe, optimizer=self.optimizer, budget=1e-9, widths=False
         )
         self.batches = torch.Generator().manual_seed(seed)
-        self.steps, self.losses, self.looks = [], [], {}
+        self.losses, self.looks = [], {}
 
     def go_on(self, until):
         for step in range(self.watch.steps, until):
-            if step % EVERY == 0:
-                with torch.no_grad():
-                    self.losses.append(self.loss(self.model(self.x), self.y).item())
-                self.steps.append(step)
+            with torch.no_grad():
+                self.losses.append(self.loss(self.model(self.x), self.y).item())
             if step in LOOKS:
                 self.looks[step] = self.watch.look()
             rows = torch.randint(len(self.x), (BATCH,), generator=self.batches)
@@ -134,9 +131,9 @@ class Run:
 
 def passed(run, forecast):
     """Steps from a forecast until the loss on all data passes the middle of its drop."""
-    steps, losses = np.array(run.steps), np.array(run.losses)
-    below = steps[(losses < forecast.middle) & (steps > forecast.made)]
-    return float(below[0] - forecast.made) if len(below) else math.inf
+    later = np.array(run.losses[int(forecast.made) :])
+    below = np.flatnonzero(later < forecast.middle)
+    return float(below[0]) if len(below) else math.inf
 
 
 def measure(part, data, start, optimizer, seed):
@@ -146,7 +143,9 @@ def measure(part, data, start, optimizer, seed):
     told = [look.forecast for look in run.looks.values() if look.forecast is not None]
     # a drop that is said to come is waited for, twice as long as was said
     run.go_on(min(MOST, max([STEPS, *(int(f.made + 2.1 * f.left) for f in told)])))
-    coming = plateaus(np.array(run.steps), np.array(run.losses))
+    losses = np.array(run.losses)
+    every = max(len(losses) // 1500, 1)
+    coming = plateaus(np.arange(len(losses))[::every], losses[::every])
     rows = []
     for now, look in run.looks.items():
         one = look.forecast
