@@ -213,6 +213,7 @@ class Run:
                 optimizer=optimizer,
                 budget=budget or 1e-9,
                 widths=False,
+                samples=len(self.x),  # the probe is all there is
             )
         at, losses, norms, looks = [], [], [], {}
         for step in range(self.steps):

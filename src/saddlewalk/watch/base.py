@@ -29,6 +29,7 @@ from saddlewalk.watch.losses import LossRecord
 from saddlewalk.watch.outlook import Outlook, Search, State, read
 from saddlewalk.watch.record import Look, WatchRecord
 from saddlewalk.watch.rules import Rule, Vector
+from saddlewalk.watch.sampling import sampling_doubt
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,6 +65,8 @@ class AbstractWatch(abc.ABC):
     widths : count the units in use of each hidden layer, where there is time for it.
     page : a file for a browser, written anew after looks where there is time for it; none by default.
     title : what the training is called.
+    samples : how many the training data have, of which the probe is a part; by default more than can be counted.
+    clip : length to which gradients are clipped in training; by default they are not.
     """
 
     def __init__(
@@ -74,8 +77,12 @@ class AbstractWatch(abc.ABC):
         widths: bool = True,
         page: str | Path | None = None,
         title: str = "training",
+        samples: int | None = None,
+        clip: float | None = None,
     ) -> None:
         self.landscape = landscape
+        self.samples = _checked_samples(samples, landscape)
+        self.clip = _checked_clip(clip)
         self.budget = Budget(budget)
         self.title = title
         self.looks: list[Look] = []
@@ -258,7 +265,7 @@ class AbstractWatch(abc.ABC):
         norm = float(np.linalg.norm(gradient))
         if rule is None:
             return self._short(weights, State.UNKNOWN, start, loss, norm)
-        outlook, used = self._outlook(weights, rule, most, start + seconds)
+        outlook, used, steep = self._outlook(weights, rule, most, start + seconds)
         state = outlook.state
         if state is State.NO_DROP and self._is_minimum(weights, start + seconds):
             state = State.MINIMUM
@@ -269,13 +276,15 @@ class AbstractWatch(abc.ABC):
             state=state,
             seen=outlook.seen,
             widths=self._widths_at(weights),
-            forecast=self._told(outlook, rule),
+            forecast=self._told(outlook, rule, steep),
             sizes=self._blocks.lengths(weights)[:_MANY_UNITS],
             seconds=time.perf_counter() - start,
             evaluations=used + 1,
         )
 
-    def _outlook(self, weights: Vector, rule: Rule, most: int, until: float) -> tuple[Outlook, int]:
+    def _outlook(
+        self, weights: Vector, rule: Rule, most: int, until: float
+    ) -> tuple[Outlook, int, Vector | None]:
         horizon = max(_FAR * self.steps, _SOON)
         search, start = Search(self.steps, until, horizon), time.perf_counter()
         ahead = train_ahead(
@@ -290,7 +299,8 @@ class AbstractWatch(abc.ABC):
         self.budget.gradient = (time.perf_counter() - start) / max(ahead.evaluations, 1)
         self.budget.learn(ahead.evaluations, search.done or ahead.evaluations < most)
         standing = self._standing(float(ahead.loss[search.reference]))
-        return read(ahead, rule, search, self._losses.curve(), standing), ahead.evaluations
+        outlook = read(ahead, rule, search, self._losses.curve(), standing)
+        return outlook, ahead.evaluations, ahead.steep
 
     def _is_minimum(self, weights: Vector, until: float) -> bool:
         """Whether the saddle test says so, where there is time for it."""
@@ -305,11 +315,13 @@ class AbstractWatch(abc.ABC):
         told = self.forecast
         return told.before if told is not None and level > told.middle else -math.inf
 
-    def _told(self, outlook: Outlook, rule: Rule) -> Forecast | None:
+    def _told(self, outlook: Outlook, rule: Rule, steep: Vector | None) -> Forecast | None:
         if outlook.state is not State.PLATEAU or not math.isfinite(outlook.steps):
             return None
         reason = reason_of(rule)
-        sigma = spread(reason, self.record.mistakes(self.steps), outlook.doubt)
+        part = 0.0 if steep is None else sampling_doubt(self.landscape, steep, self.samples)
+        doubt = math.hypot(outlook.doubt, part)
+        sigma = spread(reason, self.record.mistakes(self.steps), doubt)
         low, high = interval(self.steps, outlook.steps, sigma)
         return Forecast(
             made=float(self.steps),
@@ -409,3 +421,22 @@ class AbstractWatch(abc.ABC):
             f"step {look.step:,}: plateau{standing} ({'; '.join(about)}){grows}; next drop at "
             f"step {told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
         )
+
+
+def _checked_samples(samples: int | None, landscape: AbstractLandscape) -> float:
+    if samples is None:
+        return math.inf
+    if samples < landscape.sample_count:
+        raise InputError(
+            f"`samples` is how many the training data have, at least the {landscape.sample_count} of the "
+            f"probe; got {samples}."
+        )
+    return float(samples)
+
+
+def _checked_clip(clip: float | None) -> float:
+    if clip is None:
+        return math.inf
+    if not clip > 0:
+        raise InputError(f"`clip` is the length to which gradients are clipped, above 0; got {clip}.")
+    return float(clip)
