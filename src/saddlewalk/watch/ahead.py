@@ -109,7 +109,9 @@ class _Path:
     def add(self, step: float, loss: float, slope: float, force: Vector, weights: Vector) -> None:
         if self.steps and self.steps[-1] > 0:
             fall = (self.loss[-1] - loss) / math.log(step / self.steps[-1])
-            if fall > self._fastest:  # what noise has shaken settles soon, and counts little on this clock
+            if (
+                fall > self._fastest
+            ):  # what noise has shaken settles soon, and counts little on this clock
                 self.steep, self._fastest = weights, fall
         self.steps.append(step)
         self.loss.append(loss)

@@ -29,7 +29,7 @@ from saddlewalk.watch.losses import LossRecord
 from saddlewalk.watch.outlook import Outlook, Search, State, read
 from saddlewalk.watch.record import Look, WatchRecord
 from saddlewalk.watch.rules import Rule, Vector
-from saddlewalk.watch.sampling import sampling_doubt
+from saddlewalk.watch.sampling import Sampling, beyond_the_probe
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -65,7 +65,7 @@ class AbstractWatch(abc.ABC):
     widths : count the units in use of each hidden layer, where there is time for it.
     page : a file for a browser, written anew after looks where there is time for it; none by default.
     title : what the training is called.
-    samples : how many the training data have, of which the probe is a part; by default more than can be counted.
+    samples : how many samples the training data have; by default the probe is taken for all of them.
     clip : length to which gradients are clipped in training; by default they are not.
     """
 
@@ -81,7 +81,7 @@ class AbstractWatch(abc.ABC):
         clip: float | None = None,
     ) -> None:
         self.landscape = landscape
-        self.samples = _checked_samples(samples, landscape)
+        self.samples = _checked_samples(samples, landscape.sample_count)
         self.clip = _checked_clip(clip)
         self.budget = Budget(budget)
         self.title = title
@@ -266,7 +266,10 @@ class AbstractWatch(abc.ABC):
         if rule is None:
             return self._short(weights, State.UNKNOWN, start, loss, norm)
         outlook, used, steep = self._outlook(weights, rule, most, start + seconds)
-        state = outlook.state
+        beyond = Sampling()
+        if steep is not None and outlook.known:
+            beyond = beyond_the_probe(self.landscape, steep, self.samples)
+        state = State.BY_HEART if beyond.by_heart else outlook.state
         if state is State.NO_DROP and self._is_minimum(weights, start + seconds):
             state = State.MINIMUM
         return Look(
@@ -276,7 +279,7 @@ class AbstractWatch(abc.ABC):
             state=state,
             seen=outlook.seen,
             widths=self._widths_at(weights),
-            forecast=self._told(outlook, rule, steep),
+            forecast=None if beyond.by_heart else self._told(outlook, rule, beyond),
             sizes=self._blocks.lengths(weights)[:_MANY_UNITS],
             seconds=time.perf_counter() - start,
             evaluations=used + 1,
@@ -315,17 +318,17 @@ class AbstractWatch(abc.ABC):
         told = self.forecast
         return told.before if told is not None and level > told.middle else -math.inf
 
-    def _told(self, outlook: Outlook, rule: Rule, steep: Vector | None) -> Forecast | None:
-        if outlook.state is not State.PLATEAU or not math.isfinite(outlook.steps):
+    def _told(self, outlook: Outlook, rule: Rule, beyond: Sampling) -> Forecast | None:
+        if not outlook.known:
             return None
         reason = reason_of(rule)
-        part = 0.0 if steep is None else sampling_doubt(self.landscape, steep, self.samples)
-        doubt = math.hypot(outlook.doubt, part)
+        doubt = math.hypot(outlook.doubt, beyond.doubt)
         sigma = spread(reason, self.record.mistakes(self.steps), doubt)
-        low, high = interval(self.steps, outlook.steps, sigma)
+        left = outlook.steps * math.exp(beyond.early)
+        low, high = interval(self.steps, left, sigma)
         return Forecast(
             made=float(self.steps),
-            step=self.steps + outlook.steps,
+            step=self.steps + left,
             low=low,
             high=high,
             before=outlook.before,
@@ -423,13 +426,13 @@ class AbstractWatch(abc.ABC):
         )
 
 
-def _checked_samples(samples: int | None, landscape: AbstractLandscape) -> float:
+def _checked_samples(samples: int | None, probe: int) -> float:
     if samples is None:
-        return math.inf
-    if samples < landscape.sample_count:
+        return float(probe)
+    if not samples >= probe:
         raise InputError(
-            f"`samples` is how many the training data have, at least the {landscape.sample_count} of the "
-            f"probe; got {samples}."
+            f"`samples` is how many samples the training data have, at least the {probe} of the probe; "
+            f"got {samples}."
         )
     return float(samples)
 
@@ -438,5 +441,7 @@ def _checked_clip(clip: float | None) -> float:
     if clip is None:
         return math.inf
     if not clip > 0:
-        raise InputError(f"`clip` is the length to which gradients are clipped, above 0; got {clip}.")
+        raise InputError(
+            f"`clip` is the length to which gradients are clipped, above 0; got {clip}."
+        )
     return float(clip)

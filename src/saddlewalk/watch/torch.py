@@ -35,8 +35,8 @@ class Watch(AbstractWatch):
     widths : count the units in use of each hidden layer, too, where there is time for it.
     page : a file for a browser, written anew after looks where there is time for it.
     title : what the training is called.
-    samples : how many the training data have, where the probe is a large part of them: the rest of an interval
-        comes from samples that the probe does not hold. `len(targets)` if it is all of them.
+    samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
+        them may be off; by default the probe is taken for all of them.
     clip : what `clip_grad_norm_` is called with in the loop; by default gradients are not clipped.
     """
 
