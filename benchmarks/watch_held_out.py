@@ -196,12 +196,13 @@ def summary(rows):
 
 HEAD = """## Trainings it was not tuned on
 
-Made by `benchmarks/watch_held_out.py`: classification, regression, noise and parities, cross-entropy and squares, batches of
-{batch}, ordinary starts and ones of a twentieth, probes of {probe} samples or fewer, two seeds, five looks at fixed steps.
-The upper half was looked at while the watch was mended; the lower half, other data, networks and seeds, was run once,
-afterwards. What is true is read off the loss on all training data. A false alarm is a forecast of a drop that did not
-come between half and twice its time, in a run that was continued; "without a forecast" are looks before a drop, by the
-rule of the table above, at which none was made: most of them while the loss already falls, or falls evenly.
+Made by `benchmarks/watch_held_out.py`: classification, regression, noise and parities, cross-entropy and
+squares, batches of {batch}, ordinary starts and ones of a twentieth, probes of {probe} samples or fewer, two
+seeds, five looks at fixed steps. The upper half was looked at while the watch was mended; the lower half,
+other data, networks and seeds, was run once, afterwards. What is true is read off the loss on all training
+data. A false alarm is a forecast of a drop that did not come between half and twice its time, in a run that
+was continued. "Without a forecast" are looks before a drop, by the rule of the table of small starts, where
+none was made.
 
 """
 COLUMNS = (

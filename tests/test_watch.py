@@ -600,6 +600,62 @@ def test_a_probe_that_does_not_fit_is_refused():
         Watch(network(), nn.MSELoss(), probe=x)
 
 
+def test_a_probe_on_another_device_is_refused():
+    x, y = data()
+    with pytest.raises(InputError, match=r"inputs of the probe are on meta.*\.to\('cpu'\)"):
+        Watch(network(), nn.MSELoss(), probe=(x.to("meta"), y))
+    with pytest.raises(InputError, match="targets of the probe are on meta"):
+        Watch(network(), nn.MSELoss(), probe=(x, y.to("meta")))
+
+
+def test_mixed_precision_is_looked_at_in_full_and_left_alone():
+    """A look within `autocast` computes in the weights' own precision, and changes no bit of the training."""
+    x, y = data(dtype=torch.float32)
+    ends, told = [], []
+    for watched in (False, True):
+        model = network(1e-2, dtype=torch.float32)
+        optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+        watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9)
+        for step in range(500):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = nn.MSELoss()(model(x).float(), y)
+                if watched:
+                    watch.step(loss.item())
+                    if step == 20:
+                        told.append(watch.look())
+            loss.backward()
+            optimizer.step()
+            ends.append(loss.item())
+    assert ends[:500] == ends[500:]
+    (look,) = told
+    full = nn.MSELoss()(torch.zeros_like(y), y).item()
+    assert look.loss == pytest.approx(full, rel=1e-2)
+    truth = int(np.argmax(np.array(ends[:500]) < look.forecast.middle))
+    assert look.forecast.left == pytest.approx(truth - 21, rel=0.1)
+
+
+def test_a_compiled_module_is_forecast_as_the_module_is():
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    options = {"probe": (x, y), "optimizer": optimizer, "widths": False}
+    compiled = torch.compile(model, backend="eager")
+    plain, other = (Watch(one, nn.MSELoss(), **options).look() for one in (model, compiled))
+    assert plain.forecast == other.forecast
+
+
+def test_frozen_layers_stay_in_forecasts():
+    """With the first layer frozen the network is linear in its weights, and falls at once."""
+    x, y = data()
+    model = network(0.5)
+    model[0].weight.requires_grad_(False)
+    optimizer = torch.optim.SGD(model[1].parameters(), 1e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    assert watch.landscape.names == ("1.weight",)
+    assert watch.look().state is State.FALLING
+
+
 def test_an_optimizer_whose_law_is_not_known_gives_no_forecast():
     x, y = data()
     model = network()
