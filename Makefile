@@ -53,6 +53,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/groups.py
 	$(BIN)/python benchmarks/forecasts.py
 	$(BIN)/python benchmarks/watch.py
+	$(BIN)/python benchmarks/watch_held_out.py
 	$(BIN)/python benchmarks/saddles.py
 	$(BIN)/python benchmarks/regimes.py
 	$(BIN)/python benchmarks/sweeps.py

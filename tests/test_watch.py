@@ -183,6 +183,122 @@ def test_adaptive_steps_ahead_are_those_of_pytorch(make, options):
     assert ahead.loss[1] == pytest.approx(watch.landscape.loss(watch.weights()), rel=1e-4)
 
 
+# --- clipped gradients -------------------------------------------------------------------------------
+
+
+def clipped_training(model, optimizer, x, y, steps, clip):
+    """The loss on all data before each step, with `clip_grad_norm_`, and how many steps it changed."""
+    losses, changed = [], 0
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = nn.MSELoss()(model(x), y)
+        loss.backward()
+        changed += float(nn.utils.clip_grad_norm_(model.parameters(), clip)) > clip
+        optimizer.step()
+        losses.append(loss.item())
+    return np.array(losses), changed
+
+
+@pytest.mark.parametrize(
+    ("make", "options", "allowed"),
+    [
+        (torch.optim.SGD, {"lr": 1e-3}, 2e-3),
+        (torch.optim.SGD, {"lr": 1e-3, "weight_decay": 0.5}, 2e-3),
+        (torch.optim.SGD, {"lr": 1e-4, "momentum": 0.9}, 2e-2),
+        (torch.optim.Adam, {"lr": 1e-2}, 1e-5),
+        (torch.optim.Adam, {"lr": 1e-2, "weight_decay": 0.1}, 1e-5),
+        (torch.optim.AdamW, {"lr": 1e-2, "weight_decay": 0.1}, 1e-5),
+        (torch.optim.RMSprop, {"lr": 1e-2}, 1e-5),
+    ],
+)
+def test_clipped_steps_are_those_of_pytorch(make, options, allowed):
+    """Adaptive ones step by step (PyTorch adds 1e-6 to the length), the others on the clock of the flow."""
+    x, y = data()
+    model, clip, steps = network(0.3), 0.2, 300
+    optimizer = make(model.parameters(), **options)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, clip=clip, widths=False)
+    ahead = train_ahead(
+        watch.landscape, watch.weights(), watch.rule(), horizon=steps, most=3000, elapsed=1
+    )
+    losses, changed = clipped_training(model, optimizer, x, y, steps, clip)
+    assert changed > 30  # it matters
+    seen = ahead.steps < steps - 1
+    true = np.interp(ahead.steps[seen], np.arange(steps), losses)
+    np.testing.assert_allclose(ahead.loss[seen], true, atol=allowed * losses[0])
+
+
+def test_a_drop_under_clipped_gradients_is_forecast():
+    x, y = data()
+    clip, told = 0.1, []
+    model = network(1e-3)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-2)
+    for one in (clip, None):
+        watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, clip=one)
+        told.append(watch.look().forecast)
+    losses, _ = clipped_training(model, optimizer, x, y, 5000, clip)
+    truths = [float(np.argmax(losses < one.middle)) for one in told]
+    assert told[0].left == pytest.approx(truths[0], rel=0.05)
+    assert told[1].left < 0.5 * truths[1]  # who does not say it is told too early
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"clip": 0.0}, {"clip": -1.0}, {"clip": math.nan}, {"samples": 3}]
+)
+def test_clip_and_samples_are_checked(wrong):
+    x, y = data()
+    with pytest.raises(InputError, match=next(iter(wrong))):
+        Watch(network(), nn.MSELoss(), probe=(x, y), **wrong)
+
+
+# --- the probe is a part of the data -----------------------------------------------------------------
+
+
+def test_how_far_probes_are_off_is_what_many_of_them_show():
+    """Forecasts of many probes against that of all data; the network has many more ways than samples say."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 12))
+    y = 2 * x[:, :1] + np.abs(rng.normal(size=(2000, 1))) * rng.normal(size=(2000, 1))
+    x, y = torch.tensor(x), torch.tensor(y)
+    model = network(1e-3, sizes=(12, 6, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+
+    def told(rows, samples):
+        watch = Watch(
+            model,
+            nn.MSELoss(),
+            probe=(x[rows], y[rows]),
+            optimizer=optimizer,
+            samples=samples,
+            widths=False,
+        )
+        return watch.look().forecast
+
+    truth = told(slice(None), 2000).left
+    probes = [torch.tensor(rng.permutation(2000)[:60]) for _ in range(40)]
+    raw = np.log([told(rows, None).left / truth for rows in probes])
+    known = [told(rows, 2000) for rows in probes]
+    mended = np.log([one.left / truth for one in known])
+    stated = np.median([math.log(one.high / one.low) / 2 / 1.2816 for one in known])
+    assert raw.mean() < -0.02  # a probe alone is early
+    assert abs(mended.mean()) < abs(raw.mean())
+    assert stated == pytest.approx(mended.std(), rel=0.4)
+    held = np.mean([one.low <= truth <= one.high for one in known])
+    assert 0.65 <= held <= 0.95
+
+
+def test_a_probe_that_would_be_learned_by_heart_is_told():
+    rng = np.random.default_rng(0)
+    x, y = (torch.tensor(rng.normal(size=(32, k))) for k in (40, 1))
+    model = network(1e-3, sizes=(40, 8, 1))
+    optimizer = torch.optim.SGD(model.parameters(), 1e-2)
+    options = {"probe": (x, y), "optimizer": optimizer, "widths": False}
+    assert Watch(model, nn.MSELoss(), **options).look().forecast is not None
+    watch = Watch(model, nn.MSELoss(), samples=10_000, **options)
+    assert watch.look().state is State.BY_HEART
+    assert watch.forecast is None
+    assert "larger one tells more" in str(watch)
+
+
 # --- forecasts --------------------------------------------------------------------------------------
 
 
@@ -484,6 +600,62 @@ def test_a_probe_that_does_not_fit_is_refused():
         Watch(network(), nn.MSELoss(), probe=x)
 
 
+def test_a_probe_on_another_device_is_refused():
+    x, y = data()
+    with pytest.raises(InputError, match=r"inputs of the probe are on meta.*\.to\('cpu'\)"):
+        Watch(network(), nn.MSELoss(), probe=(x.to("meta"), y))
+    with pytest.raises(InputError, match="targets of the probe are on meta"):
+        Watch(network(), nn.MSELoss(), probe=(x, y.to("meta")))
+
+
+def test_mixed_precision_is_looked_at_in_full_and_left_alone():
+    """A look within `autocast` computes in the weights' own precision, and changes no bit of the training."""
+    x, y = data(dtype=torch.float32)
+    ends, told = [], []
+    for watched in (False, True):
+        model = network(1e-2, dtype=torch.float32)
+        optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+        watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9)
+        for step in range(500):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                loss = nn.MSELoss()(model(x).float(), y)
+                if watched:
+                    watch.step(loss.item())
+                    if step == 20:
+                        told.append(watch.look())
+            loss.backward()
+            optimizer.step()
+            ends.append(loss.item())
+    assert ends[:500] == ends[500:]
+    (look,) = told
+    full = nn.MSELoss()(torch.zeros_like(y), y).item()
+    assert look.loss == pytest.approx(full, rel=1e-2)
+    truth = int(np.argmax(np.array(ends[:500]) < look.forecast.middle))
+    assert look.forecast.left == pytest.approx(truth - 21, rel=0.1)
+
+
+def test_a_compiled_module_is_forecast_as_the_module_is():
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    options = {"probe": (x, y), "optimizer": optimizer, "widths": False}
+    compiled = torch.compile(model, backend="eager")
+    plain, other = (Watch(one, nn.MSELoss(), **options).look() for one in (model, compiled))
+    assert plain.forecast == other.forecast
+
+
+def test_frozen_layers_stay_in_forecasts():
+    """With the first layer frozen the network is linear in its weights, and falls at once."""
+    x, y = data()
+    model = network(0.5)
+    model[0].weight.requires_grad_(False)
+    optimizer = torch.optim.SGD(model[1].parameters(), 1e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    assert watch.landscape.names == ("1.weight",)
+    assert watch.look().state is State.FALLING
+
+
 def test_an_optimizer_whose_law_is_not_known_gives_no_forecast():
     x, y = data()
     model = network()
@@ -589,6 +761,7 @@ def test_lightning_calls_the_watch():
         warnings.simplefilter("ignore")  # Lightning's own advice on workers
         trainer.fit(Module(), DataLoader(TensorDataset(x, y), batch_size=16))
     assert callback.watch.steps == 80
+    assert callback.watch.samples == len(x)
     assert callback.watch.looks
 
 

@@ -8,7 +8,6 @@ kernels have no second derivative.
 """
 
 import math
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -22,6 +21,16 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from saddlewalk.errors import InputError
 from saddlewalk.landscape.base import AbstractLandscape, Outputs, Product, Vector, laid_out
 from saddlewalk.landscape.losses import check_name
+from saddlewalk.landscape.torch_probe import (
+    arguments,
+    check_answer,
+    check_whole_answer,
+    placed,
+    pricing,
+    some,
+    taking,
+    the_tensor,
+)
 
 Loss = Callable[[torch.Tensor, Any], torch.Tensor]
 _ALONE = 1e-4
@@ -74,9 +83,9 @@ class ModuleLandscape(AbstractLandscape):
         self._cast = dtype
         self.rounding = float(torch.finfo(self.dtype).eps)
         self.parameters = laid_out((name, tuple(p.shape)) for name, p in trained.items())
-        self._select = select or _the_tensor
+        self._select = select or the_tensor
         self._loss = _named_loss(loss)
-        self._inputs, self._targets = self._probe(data)
+        self._inputs, self._targets = placed(data, self.device, self.dtype, dtype)
         self._shape = tuple(self._first_answer().shape)
         self._first_loss()
 
@@ -272,7 +281,7 @@ class ModuleLandscape(AbstractLandscape):
         samples : which of the probe; all by default.
         """
         state = {**self._constants(), **weights}
-        args, kwargs = _arguments(self._inputs if samples is None else _some(self._inputs, samples))
+        args, kwargs = arguments(self._inputs if samples is None else some(self._inputs, samples))
         return self._select(torch.func.functional_call(self.module, state, args, kwargs))
 
     @contextmanager
@@ -400,91 +409,23 @@ class ModuleLandscape(AbstractLandscape):
 
     # --- the probe ------------------------------------------------------------------------------------
 
-    def _probe(self, data: Any) -> tuple[Any, torch.Tensor]:
-        if not isinstance(data, tuple | list) or len(data) != 2:
-            raise InputError(
-                f"The probe is a pair (inputs, targets), one batch of data; got a {type(data).__name__}."
-            )
-        inputs, targets = data
-        if isinstance(inputs, dict):
-            moved: Any = {name: self._moved(f"input '{name}'", one) for name, one in inputs.items()}
-        elif isinstance(inputs, tuple | list):
-            moved = tuple(self._moved(f"input {k}", one) for k, one in enumerate(inputs))
-        else:
-            moved = self._moved("inputs", inputs)
-        return moved, self._moved("targets", targets)
-
-    def _moved(self, name: str, values: Any) -> torch.Tensor:
-        """A tensor where the module is; arrays are brought there, tensors must be there already."""
-        if not isinstance(values, torch.Tensor):
-            array = np.asarray(values)
-            if array.dtype.kind not in "biuf":
-                raise InputError(f"The {name} of the probe must hold numbers; got {array.dtype}.")
-            tensor = torch.from_numpy(np.array(array)).to(self.device)
-            return tensor.to(self.dtype) if tensor.is_floating_point() else tensor
-        if values.device != self.device:
-            raise InputError(
-                f"The {name} of the probe are on {values.device}, the module is on {self.device}: move one "
-                f"of them, for instance with `.to('{self.device}')`."
-            )
-        tensor = values.detach()
-        if tensor.is_floating_point() and not torch.isfinite(tensor).all():
-            raise InputError(f"The {name} of the probe hold NaN or infinite numbers.")
-        return tensor.to(self._cast) if self._cast and tensor.is_floating_point() else tensor
-
-    def _check_whole_answer(self) -> None:
-        """Refuse a loss that reads more of an answer than the tensor that it would get."""
-        args, kwargs = _arguments(self._inputs)
-        with self.probing(), torch.no_grad():
-            state = {**self._constants(), **self._tensors(self.weights)}
-            whole = torch.func.functional_call(self.module, state, args, kwargs)
-            if isinstance(whole, torch.Tensor):
-                return
-            chosen = self._select(whole)
-            prices = [_tried(self._loss, one, self._targets) for one in (whole, chosen)]
-        if prices[0] is not None and (prices[1] is None or prices[0] != prices[1]):
-            raise InputError(
-                f"The module returns {type(whole).__name__}, of which one tensor is looked at, and this loss "
-                "reads the whole. Write it as a function of that tensor alone (the first, or `.logits`)."
-            )
-
     def _first_answer(self) -> torch.Tensor:
-        tensors = _tensors_in(self._inputs)
-        try:
-            with self.probing(), torch.no_grad():
-                answer = self.answer(self._tensors(self.weights))
-        except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as error:
-            if isinstance(error, InputError):
-                raise
-            seen = ", ".join(f"{tuple(one.shape)} of {one.dtype}" for one in tensors)
-            raise InputError(
-                f"The module (in {self.dtype}, on {self.device}) does not take the inputs of the probe, "
-                f"{seen}: {str(error).splitlines()[0]}"
-            ) from error
-        if not isinstance(answer, torch.Tensor) or answer.ndim == 0:
-            raise InputError(
-                f"The module returns {type(answer).__name__}, no tensor with samples first: say what to "
-                "take with `select=lambda answer: ...`."
-            )
-        if not torch.isfinite(answer).all():
-            raise InputError("The module answers NaN or infinite numbers on the probe.")
+        with taking(self._inputs, self.dtype, self.device), self.probing(), torch.no_grad():
+            answer = self.answer(self._tensors(self.weights))
+        check_answer(answer)
         self._answer_dtype = answer.dtype
         return answer
 
     def _first_loss(self) -> None:
         if self._shape[0] == 0:
             raise InputError("The probe has no samples.")
-        self._check_whole_answer()
-        try:
-            with torch.no_grad():
-                self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
-        except (RuntimeError, ValueError, TypeError, IndexError) as error:
-            if isinstance(error, InputError):
-                raise
-            raise InputError(
-                f"The loss does not take outputs of shape {self._shape} with targets of shape "
-                f"{tuple(self._targets.shape)} ({self._targets.dtype}): {str(error).splitlines()[0]}"
-            ) from error
+        args, kwargs = arguments(self._inputs)
+        with self.probing(), torch.no_grad():
+            state = {**self._constants(), **self._tensors(self.weights)}
+            whole = torch.func.functional_call(self.module, state, args, kwargs)
+            check_whole_answer(whole, self._select(whole), self._loss, self._targets)
+        with pricing(self._shape, self._targets), torch.no_grad():
+            self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
 
 
 def unwrapped(module: Any) -> nn.Module:
@@ -535,45 +476,6 @@ def _named_loss(loss: Any) -> Loss:
     if loss == "cross-entropy":
         return nn.functional.cross_entropy
     return loss
-
-
-def _the_tensor(answer: Any) -> Any:
-    if isinstance(answer, torch.Tensor):
-        return answer
-    logits = getattr(answer, "logits", None)
-    if isinstance(logits, torch.Tensor):
-        return logits
-    return answer[0] if isinstance(answer, tuple) and answer else answer
-
-
-def _tried(loss: Loss, answer: Any, targets: Any) -> float | None:
-    """The loss of an answer, if it can be had."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            return float(loss(answer, targets))
-        except Exception:
-            return None
-
-
-def _arguments(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    if isinstance(inputs, dict):
-        return (), inputs
-    return (inputs if isinstance(inputs, tuple) else (inputs,)), {}
-
-
-def _some(inputs: Any, samples: slice) -> Any:
-    if isinstance(inputs, dict):
-        return {name: one[samples] for name, one in inputs.items()}
-    if isinstance(inputs, tuple):
-        return tuple(one[samples] for one in inputs)
-    return inputs[samples]
-
-
-def _tensors_in(inputs: Any) -> list[torch.Tensor]:
-    if isinstance(inputs, dict):
-        return list(inputs.values())
-    return list(inputs) if isinstance(inputs, tuple) else [inputs]
 
 
 def _plain_key(key: str) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from saddlewalk.landscape import AbstractLandscape
-from saddlewalk.watch.rules import Adaptive, Descent, Rule, Vector
+from saddlewalk.watch.rules import Adaptive, Descent, Rule, Vector, clipped
 from saddlewalk.watch.stabilized import chebyshev_step, stages_for
 
 _TOLERANCE = 2e-3
@@ -57,6 +57,8 @@ class Ahead:
     """Gradients that it took."""
     noise_share: float = 0.0
     """Part of the mean squares of an adaptive optimizer that is noise of its batches."""
+    steep: Vector | None = None
+    """Weights where the loss falls fastest in the logarithm of time."""
 
 
 Enough = Callable[[list[float], list[float]], bool]
@@ -101,8 +103,16 @@ class _Path:
         self.force: list[float] = []
         self.sizes: list[np.ndarray] = []
         self.noise_share = 0.0
+        self.steep: Vector | None = None
+        self._fastest = 0.0
 
     def add(self, step: float, loss: float, slope: float, force: Vector, weights: Vector) -> None:
+        if self.steps and self.steps[-1] > 0:
+            fall = (self.loss[-1] - loss) / math.log(step / self.steps[-1])
+            if (
+                fall > self._fastest
+            ):  # what noise has shaken settles soon, and counts little on this clock
+                self.steep, self._fastest = weights, fall
         self.steps.append(step)
         self.loss.append(loss)
         self.slope.append(slope)
@@ -119,6 +129,7 @@ class _Path:
             hidden=self.blocks.hidden,
             evaluations=evaluations,
             noise_share=self.noise_share,
+            steep=self.steep,
         )
 
 
@@ -188,7 +199,7 @@ def follow_flow(
         nonlocal calls
         calls += 1
         loss, gradient = landscape.loss_and_gradient(place)
-        velocity = -pace * (gradient + decay * place)
+        velocity = -pace * (clipped(gradient, rule.clip) + decay * place)
         return loss, float(gradient @ velocity) * rule.time_per_step, velocity
 
     def push(place: Vector) -> Vector:
@@ -296,6 +307,7 @@ def _adaptive_path(
             return path, calls, True
         if step >= horizon or enough(path.steps, path.loss):
             break
+        gradient = clipped(gradient, rule.clip)
         if not rule.decoupled:
             gradient = gradient + rule.decay * weights
         if noise is None:  # what minibatches add to the mean square

@@ -29,6 +29,7 @@ from saddlewalk.watch.losses import LossRecord
 from saddlewalk.watch.outlook import Outlook, Search, State, read
 from saddlewalk.watch.record import Look, WatchRecord
 from saddlewalk.watch.rules import Rule, Vector
+from saddlewalk.watch.sampling import Sampling, beyond_the_probe
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -64,6 +65,8 @@ class AbstractWatch(abc.ABC):
     widths : count the units in use of each hidden layer, where there is time for it.
     page : a file for a browser, written anew after looks where there is time for it; none by default.
     title : what the training is called.
+    samples : how many samples the training data have; by default the probe is taken for all of them.
+    clip : length to which gradients are clipped in training; by default they are not.
     """
 
     def __init__(
@@ -74,8 +77,12 @@ class AbstractWatch(abc.ABC):
         widths: bool = True,
         page: str | Path | None = None,
         title: str = "training",
+        samples: int | None = None,
+        clip: float | None = None,
     ) -> None:
         self.landscape = landscape
+        self.samples = _checked_samples(samples, landscape.sample_count)
+        self.clip = _checked_clip(clip)
         self.budget = Budget(budget)
         self.title = title
         self.looks: list[Look] = []
@@ -258,8 +265,11 @@ class AbstractWatch(abc.ABC):
         norm = float(np.linalg.norm(gradient))
         if rule is None:
             return self._short(weights, State.UNKNOWN, start, loss, norm)
-        outlook, used = self._outlook(weights, rule, most, start + seconds)
-        state = outlook.state
+        outlook, used, steep = self._outlook(weights, rule, most, start + seconds)
+        beyond = Sampling()
+        if steep is not None and outlook.known:
+            beyond = beyond_the_probe(self.landscape, steep, self.samples)
+        state = State.BY_HEART if beyond.by_heart else outlook.state
         if state is State.NO_DROP and self._is_minimum(weights, start + seconds):
             state = State.MINIMUM
         return Look(
@@ -269,13 +279,15 @@ class AbstractWatch(abc.ABC):
             state=state,
             seen=outlook.seen,
             widths=self._widths_at(weights),
-            forecast=self._told(outlook, rule),
+            forecast=None if beyond.by_heart else self._told(outlook, rule, beyond),
             sizes=self._blocks.lengths(weights)[:_MANY_UNITS],
             seconds=time.perf_counter() - start,
             evaluations=used + 1,
         )
 
-    def _outlook(self, weights: Vector, rule: Rule, most: int, until: float) -> tuple[Outlook, int]:
+    def _outlook(
+        self, weights: Vector, rule: Rule, most: int, until: float
+    ) -> tuple[Outlook, int, Vector | None]:
         horizon = max(_FAR * self.steps, _SOON)
         search, start = Search(self.steps, until, horizon), time.perf_counter()
         ahead = train_ahead(
@@ -290,7 +302,8 @@ class AbstractWatch(abc.ABC):
         self.budget.gradient = (time.perf_counter() - start) / max(ahead.evaluations, 1)
         self.budget.learn(ahead.evaluations, search.done or ahead.evaluations < most)
         standing = self._standing(float(ahead.loss[search.reference]))
-        return read(ahead, rule, search, self._losses.curve(), standing), ahead.evaluations
+        outlook = read(ahead, rule, search, self._losses.curve(), standing)
+        return outlook, ahead.evaluations, ahead.steep
 
     def _is_minimum(self, weights: Vector, until: float) -> bool:
         """Whether the saddle test says so, where there is time for it."""
@@ -305,15 +318,17 @@ class AbstractWatch(abc.ABC):
         told = self.forecast
         return told.before if told is not None and level > told.middle else -math.inf
 
-    def _told(self, outlook: Outlook, rule: Rule) -> Forecast | None:
-        if outlook.state is not State.PLATEAU or not math.isfinite(outlook.steps):
+    def _told(self, outlook: Outlook, rule: Rule, beyond: Sampling) -> Forecast | None:
+        if not outlook.known:
             return None
         reason = reason_of(rule)
-        sigma = spread(reason, self.record.mistakes(self.steps), outlook.doubt)
-        low, high = interval(self.steps, outlook.steps, sigma)
+        doubt = math.hypot(outlook.doubt, beyond.doubt)
+        sigma = spread(reason, self.record.mistakes(self.steps), doubt)
+        left = outlook.steps * math.exp(beyond.early)
+        low, high = interval(self.steps, left, sigma)
         return Forecast(
             made=float(self.steps),
-            step=self.steps + outlook.steps,
+            step=self.steps + left,
             low=low,
             high=high,
             before=outlook.before,
@@ -409,3 +424,24 @@ class AbstractWatch(abc.ABC):
             f"step {look.step:,}: plateau{standing} ({'; '.join(about)}){grows}; next drop at "
             f"step {told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
         )
+
+
+def _checked_samples(samples: int | None, probe: int) -> float:
+    if samples is None:
+        return float(probe)
+    if not samples >= probe:
+        raise InputError(
+            f"`samples` is how many samples the training data have, at least the {probe} of the probe; "
+            f"got {samples}."
+        )
+    return float(samples)
+
+
+def _checked_clip(clip: float | None) -> float:
+    if clip is None:
+        return math.inf
+    if not clip > 0:
+        raise InputError(
+            f"`clip` is the length to which gradients are clipped, above 0; got {clip}."
+        )
+    return float(clip)

@@ -16,7 +16,7 @@ def lightning_watch(loss: Any, *, probe: Any, part: str = "", **options: Any) ->
     loss : loss(outputs, targets), the one that is trained.
     probe : some of the training data, `(inputs, targets)`.
     part : name of the submodule that answers to the inputs; by default the whole module.
-    **options : more of `Watch`: budget, widths, page, title, schedule.
+    **options : more of `Watch`: budget, widths, page, title, schedule, samples, clip.
     """
     base: Any = import_extra("lightning.pytorch", "Callbacks for Lightning", "lightning").Callback
 
@@ -26,7 +26,8 @@ def lightning_watch(loss: Any, *, probe: Any, part: str = "", **options: Any) ->
         def on_train_start(self, trainer: Any, pl_module: Any) -> None:
             optimizer = trainer.optimizers[0] if trainer.optimizers else None
             model = pl_module.get_submodule(part)
-            self.watch = Watch(model, loss, probe=probe, optimizer=optimizer, **options)
+            known = {"samples": _samples(trainer.train_dataloader, probe), **options}
+            self.watch = Watch(model, loss, probe=probe, optimizer=optimizer, **known)
 
         def on_train_batch_end(
             self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -48,7 +49,7 @@ def trainer_watch(loss: Any, *, probe: Any, **options: Any) -> Any:
     ----------
     loss : loss(outputs, targets), the one that is trained.
     probe : some of the training data, `(inputs, targets)`; inputs by name are a dictionary.
-    **options : more of `Watch`: budget, widths, page, title, schedule.
+    **options : more of `Watch`: budget, widths, page, title, schedule, samples, clip.
     """
     library: Any = import_extra("transformers", "Callbacks for the Trainer", "huggingface")
 
@@ -57,8 +58,9 @@ def trainer_watch(loss: Any, *, probe: Any, **options: Any) -> Any:
         _last = float("nan")
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **known: Any) -> None:
+            told = {"samples": _samples(known.get("train_dataloader"), probe), **options}
             self.watch = Watch(
-                known["model"], loss, probe=probe, optimizer=known.get("optimizer"), **options
+                known["model"], loss, probe=probe, optimizer=known.get("optimizer"), **told
             )
             self._last = self.watch.landscape.loss(self.watch.weights())
 
@@ -72,3 +74,12 @@ def trainer_watch(loss: Any, *, probe: Any, **options: Any) -> Any:
                 self.watch.step(self._last)
 
     return WatchCallback()
+
+
+def _samples(loader: Any, probe: Any) -> int | None:
+    """How many samples a loader goes through, where it says so and they may be those of the probe."""
+    try:
+        count = len(loader.dataset)
+        return count if count >= len(probe[1]) else None
+    except (AttributeError, TypeError):  # several loaders, or data without an end
+        return None

@@ -69,6 +69,9 @@ class Watch(AbstractWatch):
     widths : count the units in use of each hidden layer, too, where there is time for it.
     page : a file for a browser, written anew after looks where there is time for it.
     title : what the training is called.
+    samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
+        them may be off; by default the probe is taken for all of them.
+    clip : what `optax.clip_by_global_norm` has; by default gradients are not clipped.
     """
 
     def __init__(
@@ -83,9 +86,19 @@ class Watch(AbstractWatch):
         widths: bool = True,
         page: str | Path | None = None,
         title: str = "training",
+        samples: int | None = None,
+        clip: float | None = None,
     ) -> None:
         landscape = _landscape(network, parameters, loss, probe)
-        super().__init__(landscape, budget=budget, widths=widths, page=page, title=title)
+        super().__init__(
+            landscape,
+            budget=budget,
+            widths=widths,
+            page=page,
+            title=title,
+            samples=samples,
+            clip=clip,
+        )
         if not isinstance(optimizer, Sgd | Adam | None):
             raise InputError(
                 "`optimizer` is `saddlewalk.watch.Sgd(rate, ...)` or `saddlewalk.watch.Adam(rate, ...)` with "
@@ -123,6 +136,7 @@ class Watch(AbstractWatch):
                 momentum=plan.momentum,
                 nesterov=plan.nesterov,
                 decay=plan.decay,
+                clip=self.clip,
                 future=future,
             )
         means = _adam_state(self._optimizer_state)
@@ -138,6 +152,7 @@ class Watch(AbstractWatch):
             epsilon=plan.epsilon,
             decay=plan.decay,
             decoupled=True,
+            clip=self.clip,
             future=future,
         )
 

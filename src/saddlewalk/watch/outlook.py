@@ -58,6 +58,10 @@ class State(Word):
         "not looked far",
         "the loss stands still; there was time to look a few steps ahead only",
     )
+    BY_HEART = (
+        "by heart",
+        "the probe would be learned by heart, sample by sample: a larger one tells more",
+    )
     UNKNOWN = "unknown", "not known: no optimizer was given, or one whose law is not known here"
 
 
@@ -124,6 +128,11 @@ class Outlook:
     """Steps that were looked ahead."""
     doubt: float = 0.0
     """Standard deviation of the logarithm of `steps` that comes from noise and lag."""
+
+    @property
+    def known(self) -> bool:
+        """Whether a drop is ahead, and when."""
+        return self.state is State.PLATEAU and math.isfinite(self.steps)
 
 
 Curve = Float[np.ndarray, " bin"]

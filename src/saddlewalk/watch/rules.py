@@ -17,6 +17,7 @@ learning rate whatever the size of their gradients: no clock makes a flow of tha
 kept.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -39,6 +40,7 @@ class Descent:
     rate : the learning rate now; one for each weight where they differ.
     momentum, dampening, nesterov : as in `torch.optim.SGD`.
     decay : weight decay, which adds `decay * w` to the gradient.
+    clip : length to which gradients are clipped, before weight decay.
     future : how the rate goes on; by default it stays.
     """
 
@@ -47,6 +49,7 @@ class Descent:
     dampening: float = 0.0
     nesterov: bool = False
     decay: float | Vector = 0.0
+    clip: float = math.inf
     future: Schedule | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -107,6 +110,7 @@ class Adaptive:
     decay : weight decay.
     decoupled : whether it shrinks the weights (AdamW), or adds to the gradient (Adam).
     corrected : whether the means are corrected for their start at zero.
+    clip : length to which gradients are clipped before anything else.
     future : how the rate goes on; by default it stays.
     """
 
@@ -120,6 +124,7 @@ class Adaptive:
     decay: float | Vector = 0.0
     decoupled: bool = False
     corrected: bool = True
+    clip: float = math.inf
     batch: Vector | None = field(default=None, repr=False)
     future: Schedule | None = field(default=None, repr=False)
 
@@ -162,6 +167,18 @@ def check_rate(rate: float | Vector) -> None:
     known = np.asarray(rate, dtype=float)
     if not np.isfinite(known).all() or (known < 0).any():
         raise InputError(f"Learning rates must be finite and at least 0; got {rate!r:.60}.")
+
+
+def clipped(gradient: Vector, longest: float) -> Vector:
+    """A gradient made shorter where it is too long, as `torch.nn.utils.clip_grad_norm_` does it.
+
+    Parameters
+    ----------
+    gradient : of all weights.
+    longest : length that is left as it is.
+    """
+    length = float(np.linalg.norm(gradient))
+    return gradient if length <= longest else gradient * (longest / length)
 
 
 def steps_until(rule: Rule, wanted: float) -> float:

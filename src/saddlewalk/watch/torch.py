@@ -35,6 +35,9 @@ class Watch(AbstractWatch):
     widths : count the units in use of each hidden layer, too, where there is time for it.
     page : a file for a browser, written anew after looks where there is time for it.
     title : what the training is called.
+    samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
+        them may be off; by default the probe is taken for all of them.
+    clip : what `clip_grad_norm_` is called with in the loop; by default gradients are not clipped.
     """
 
     def __init__(
@@ -49,6 +52,8 @@ class Watch(AbstractWatch):
         widths: bool = True,
         page: str | Path | None = None,
         title: str = "training",
+        samples: int | None = None,
+        clip: float | None = None,
     ) -> None:
         landscape = ModuleLandscape(model, probe, loss)
         super().__init__(
@@ -57,6 +62,8 @@ class Watch(AbstractWatch):
             widths=widths,
             page=page,
             title=title,
+            samples=samples,
+            clip=clip,
         )
         self._module = landscape.module
         self._optimizer: Any = getattr(optimizer, "optimizer", optimizer)
@@ -105,6 +112,7 @@ class Watch(AbstractWatch):
                 dampening=float(first["dampening"]),
                 nesterov=bool(first["nesterov"]),
                 decay=decay,
+                clip=self.clip,
                 future=future,
             )
         if kind in _ADAPTIVE:
@@ -118,6 +126,7 @@ class Watch(AbstractWatch):
                 epsilon=float(first["eps"]),
                 decay=decay,
                 decoupled=_ADAPTIVE[kind] or bool(first.get("decoupled_weight_decay", False)),
+                clip=self.clip,
                 batch=self._batch_gradient(),
                 future=future,
             )
@@ -132,6 +141,7 @@ class Watch(AbstractWatch):
                 epsilon=float(first["eps"]),
                 decay=decay,
                 corrected=False,
+                clip=self.clip,
                 batch=self._batch_gradient(),
                 future=future,
             )
