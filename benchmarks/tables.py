@@ -8,7 +8,8 @@ regression sets).
 
 86 UCI tables (classes), and ten regression sets that were chosen before they were fitted (one that could not
 be read was replaced). A training part has at most 1,000 rows and a test part at most 2,000; what has fewer
-than 500 rows is split three times, the rest once. Every method sees the same splits, standardized inputs and one thread, and nothing is set by hand:
+than 500 rows is split three times, the rest once. Every method sees the same splits,
+standardized inputs and one thread, and nothing is set by hand:
 kernel ridge regression and the SVM search 20 settings by five-fold cross-validation, xRFM, which needs
 validation data, gets a fifth of the training part as such, all others are as they come. Every third table
 (the 1st, 4th, 7th, ...) was looked at while the defaults were made and is counted apart.
