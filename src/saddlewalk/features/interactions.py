@@ -70,6 +70,7 @@ def plot_interactions(matrix: np.ndarray, names: Sequence[str], target: Any = No
         ]
         axes.set_yticks(places, totals)
         axes.set_xticks(places, list(names), rotation=90)
+        axes.grid(False)
     return axes
 
 
