@@ -10,8 +10,9 @@ from scipy.linalg import expm
 import saddlewalk as sw
 from saddlewalk import ode
 from saddlewalk.curves.stages import describe
+from saddlewalk.losses import AbstractLoss
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import AbstractLoss, Problem
+from saddlewalk.problem import Problem
 from saddlewalk.programs import Bound
 from saddlewalk.tasks.base import modes_that_grew
 from saddlewalk.theory.agf.naming import Change, name_features
@@ -258,8 +259,8 @@ def test_a_users_own_unit_is_predicted_trained_and_compared(cubic):
 
 def test_another_loss_is_predicted_too(cubic):
     task, units = cubic
-    stairs = sw.predict(task, units, 1e-2, 0, penalty=Huber())
-    report = sw.compare(stairs, sw.train(task, units, 1e-2, 0, penalty=Huber()))
+    stairs = sw.predict(task, units, 1e-2, 0, loss=Huber())
+    report = sw.compare(stairs, sw.train(task, units, 1e-2, 0, loss=Huber()))
     assert stairs.stages
     assert max(report.time_error) < 1e-2
 
@@ -388,7 +389,7 @@ def test_linear_neurons_under_another_loss_learn_a_direction():
     x = np.random.default_rng(0).normal(size=(30, 2))
     y = np.sign(x[:, 0] + 0.3 * x[:, 1])
     units = sw.units.Dense(3, "linear")
-    stairs = sw.predict(sw.tasks.from_arrays(x, y), units, 1e-3, penalty=Logistic())
+    stairs = sw.predict(sw.tasks.from_arrays(x, y), units, 1e-3, loss=Logistic())
     feature = stairs[0].feature
     assert feature["kind"] == "direction"
     separates = (x @ feature["vector"]) * y

@@ -624,7 +624,7 @@ def test_whole_modules_of_plain_layers(stored):
     net = convolutional()
     x, y = (a.numpy() for a in data((1, 4, 4), squared))
     torch.save(net, folder / "conv.pt")
-    found = stored_features(folder / "conv.pt", x, y, loss="half-mse", weight_decay=0.01)
+    found = stored_features(folder / "conv.pt", x, y, loss="squared", weight_decay=0.01)
     x32, y32 = torch.tensor(x, dtype=torch.float32), torch.tensor(y, dtype=torch.float32)
     truth = module_features(net, [(x32, y32)], squared, 0.01)
     for one, other in zip(found.layers, truth.layers, strict=True):
@@ -666,7 +666,7 @@ def test_stored_networks_are_read_safely(stored):
 def test_targets_must_fit_the_network(stored):
     folder, _, x, labels = stored
     file = folder / "net.pt"
-    for loss in ("mse", "half-mse"):
+    for loss in ("mse", "squared"):
         with pytest.raises(sw.InputError, match="gives 2 numbers a sample and the data 1"):
             stored_features(file, x, labels, "relu", loss=loss)
     for wrong in (labels + 0.5, labels + 1, labels - 1, labels * np.nan, np.full(30, "a")):

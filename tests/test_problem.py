@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
+from saddlewalk.losses import AbstractLoss
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import AbstractLoss, norms
+from saddlewalk.problem import norms
 
 
 class Logistic(AbstractLoss):
@@ -184,7 +185,7 @@ def test_memory_that_is_short_in_the_midst_is_told_in_a_sentence():
 
 WRONG = """
 import numpy as np, saddlewalk as sw
-from saddlewalk.problem import SquaredError
+from saddlewalk.losses import SquaredError
 
 class Misspelt(sw.units.AbstractUnits):
     width: int
@@ -200,7 +201,7 @@ task, units = sw.tasks.from_arrays(x, x[:, 0]), sw.units.Dense(2, "tanh")
 calls = [lambda: sw.units.Dense("relu"), lambda: sw.units.Dense(3, 5), lambda: sw.units.Deep(3)]
 calls += [lambda: sw.units.Convolution("two")]
 for given in (
-    {"scale": "small"}, {"penalty": SquaredError}, {"penalty": "mse"}, {"rates": 2.0},
+    {"scale": "small"}, {"loss": SquaredError}, {"loss": "mse"}, {"rates": 2.0},
     {"rates": {"w": "fast"}}, {"seed": 1.5}, {"seed": "a"}, {"max_time": "long"}, {"start": {"w": 1.0}},
     {"units": Misspelt(2)},
 ):

@@ -11,7 +11,7 @@ import xarray as xr
 
 import saddlewalk as sw
 from saddlewalk import store
-from saddlewalk.problem import AbstractLoss
+from saddlewalk.losses import AbstractLoss
 from saddlewalk.show.draw import new_figure
 
 UNITS = sw.units.Diagonal()
@@ -88,7 +88,7 @@ def test_what_does_not_belong_together_is_refused(fig3):
     wrong = {
         "seed": sw.predict(task, units, 1e-2, 1, max_time=1.0),
         "data": sw.predict(other, units, 1e-2, max_time=1.0),
-        "loss": sw.predict(task, units, 1e-2, penalty=Absolute(), max_time=1.0),
+        "loss": sw.predict(task, units, 1e-2, loss=Absolute(), max_time=1.0),
         "units": sw.predict(task, sw.units.Dense(2, "sin"), 1e-2, max_time=1.0),
         "rates": sw.predict(task, units, 1e-2, rates={"a": 2.0}, max_time=1.0),
         "scale": sw.predict(task, units, 1e-3, max_time=1.0),

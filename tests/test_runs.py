@@ -160,7 +160,7 @@ def test_every_option_of_train_and_predict_is_one_of_a_run():
             "start",
             "progress",
         ),  # parts of a run under other names
-        *("rates", "penalty", "times", "observables", "most_saved", "eta"),  # objects, or views
+        *("rates", "times", "observables", "most_saved", "eta"),  # objects, or views
     }
     names = set(run_options("diagonal"))
     for verb in (sw.predict, sw.train):

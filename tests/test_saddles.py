@@ -24,7 +24,8 @@ from saddlewalk.diagnose import (
     saddle_test,
     widths_along,
 )
-from saddlewalk.problem import AbstractLoss, network_at
+from saddlewalk.losses import AbstractLoss
+from saddlewalk.problem import network_at
 from saddlewalk.theory.embedding import embed, manifold_gamma
 from saddlewalk.theory.linear.fixed_points import linear_fixed_points
 from saddlewalk.units import (
@@ -935,10 +936,10 @@ def test_cross_entropy_has_no_finite_minimum_on_data_that_can_be_separated():
     x = np.random.default_rng(0).normal(size=(20, 2))
     y = np.sign(x[:, 0] + 0.3 * x[:, 1])
     units = sw.units.Dense(2, "tanh")
-    path = sw.train(sw.tasks.from_arrays(x, y), units, 1e-2, penalty=_Logistic())
+    path = sw.train(sw.tasks.from_arrays(x, y), units, 1e-2, loss=_Logistic())
     assert find_phases(path).kinds[-1] == "no finite minimum"
     mixed = sw.tasks.from_arrays(np.concatenate([x, x]), np.concatenate([y, -np.roll(y, 1)]))
-    path = sw.train(mixed, units, 1e-2, penalty=_Logistic(), max_time=1e4)
+    path = sw.train(mixed, units, 1e-2, loss=_Logistic(), max_time=1e4)
     assert find_phases(path).kinds[-1] != "no finite minimum"
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from saddlewalk import figures as figures
     from saddlewalk import groups as groups
     from saddlewalk import landscape as landscape
+    from saddlewalk import losses as losses
     from saddlewalk import settings as settings
     from saddlewalk import sweep as sweep
     from saddlewalk import tasks as tasks
@@ -59,8 +60,8 @@ _HOME = {
     "train_many": "flow",
 }
 _PARTS = (
-    *("balance", "curves", "diagnose", "features", "figures", "groups", "landscape", "settings"),
-    *("sweep", "tasks", "theory", "units", "watch"),
+    *("balance", "curves", "diagnose", "features", "figures", "groups", "landscape", "losses"),
+    *("settings", "sweep", "tasks", "theory", "units", "watch"),
 )
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])

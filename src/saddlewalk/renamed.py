@@ -1,5 +1,6 @@
 """What changed its name in 0.2: whoever uses an old name is told the new one."""
 
+import functools
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib.abc import MetaPathFinder
@@ -65,3 +66,23 @@ def answer_old_names(module: str, names: Mapping[str, str]) -> Callable[[str], A
         raise AttributeError(f"module '{module}' has no attribute '{name}'")
 
     return answer
+
+
+def answer_old_arguments(**names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A decorator for a function whose arguments have new names: whoever uses an old one is told.
+
+    Parameters
+    ----------
+    **names : the new name of each old one.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def answering(*given: Any, **named: Any) -> Any:
+            for old in names.keys() & named.keys():
+                raise TypeError(f"{function.__qualname__}: `{old}` is now `{names[old]}`.")
+            return function(*given, **named)
+
+        return answering
+
+    return decorate

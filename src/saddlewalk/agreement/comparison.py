@@ -314,7 +314,7 @@ def _parts_of_problems(stairs: Staircase, path: Trajectory) -> list[tuple[str, s
     one, other = stairs.known_problem, path.known_problem
     return [
         ("units", str(one.units), str(other.units)),
-        ("loss", str(one.penalty), str(other.penalty)),
+        ("loss", str(one.sample_loss), str(other.sample_loss)),
         ("rates", str(dict(one.layer_rates)), str(dict(other.layer_rates))),
         ("adaptive", str(one.adaptive), str(other.adaptive)),
         ("inputs", str(one.task.inputs), str(other.task.inputs)),

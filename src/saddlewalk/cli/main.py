@@ -116,12 +116,6 @@ def compare(setting: str, out: str | None, force: bool, as_json: bool, **options
 @takes_run(trains=True)
 @click.option("--regime", is_flag=True, help="Lazy or rich, instead of plateaus, and why.")
 @click.option(
-    "--loss",
-    default="mse",
-    show_default=True,
-    help="Of a .pt file: mse (mean over outputs), half-mse (half their sum), cross-entropy (labels).",
-)
-@click.option(
     "--weight-decay", type=float, help="With which the network of a .pt file was trained."
 )
 @click.option("--image", help="Shape of one input of a .pt file's data, as 28,28 or 3,32,32.")
@@ -131,7 +125,6 @@ def diagnose(
     force: bool,
     as_json: bool,
     regime: bool,
-    loss: str,
     weight_decay: float | None,
     image: str | None,
     **options: Any,
@@ -143,12 +136,13 @@ def diagnose(
 
     If SETTING is a file NET.pt with a trained PyTorch network (the state_dict of a fully connected one, or an
     nn.Sequential of PyTorch's own layers): whether its layers satisfy the Features At Convergence Theorem on
-    --data, with --activation, --loss, --weight-decay. Inputs that are images (--image) show features as such.
+    --data, with --activation, --loss (mse, the mean over outputs, by default), --weight-decay. Inputs that are images (--image) show features as such.
     """
     stored = setting.endswith((".pt", ".pth", ".ckpt", ".bin"))
     refuse_foreign(stored)
     if stored:
         where = {"setting": setting, "out": out, "force": force, "as_json": as_json}
+        loss = options.pop("loss") or "mse"
         diagnose_stored({**options, **where}, loss, weight_decay, image)
         return
     from saddlewalk.diagnose import find_phases, find_regime

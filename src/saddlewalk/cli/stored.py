@@ -9,7 +9,7 @@ from saddlewalk import store
 from saddlewalk.cli.results import fingerprint, note, provenance, reserve_folder, show
 from saddlewalk.errors import InputError, import_extra
 
-_OF_STORED = {"loss", "weight_decay", "image"}
+_OF_STORED = {"weight_decay", "image"}
 
 
 def refuse_foreign(stored: bool) -> None:
@@ -20,7 +20,7 @@ def refuse_foreign(stored: bool) -> None:
         for name in context.params
         if context.get_parameter_source(name) is ParameterSource.COMMANDLINE
     }
-    common = {"setting", "data", "activation", "out", "force", "as_json"}
+    common = {"setting", "data", "activation", "loss", "out", "force", "as_json"}
     foreign = sorted(given - common - _OF_STORED if stored else given & _OF_STORED)
     if foreign:
         what = "a stored network" if stored else "a setting that is simulated"

@@ -16,7 +16,7 @@ from saddlewalk.errors import import_extra
     "--loss",
     default="mse",
     show_default=True,
-    help="mse (mean over outputs), half-mse (half their sum), cross-entropy (labels).",
+    help="mse (mean over outputs), squared (half their sum), cross-entropy (labels), logistic, huber.",
 )
 @click.option("--activation", help="Between the layers, where files hold weights alone.")
 @click.option("--optimizer", help="sgd, adam or adamw, where files do not hold its state.")

@@ -60,7 +60,7 @@ def _first_jump(problem: Problem, theta: np.ndarray, end: float, least: float) -
             _ANY,
             start=theta,
             rates=dict(problem.layer_rates),
-            penalty=problem.penalty,
+            loss=problem.sample_loss,
             adaptive=problem.adaptive,
             max_time=end,
             progress=False,

@@ -81,7 +81,7 @@ def _sums_over_batch(
     def one(x: Array, y: Array, weight: Array) -> dict[str, Any]:
         factors = problem.units.gradient_factors(named, x)
         assert factors is not None
-        slope = jax.grad(problem.penalty)(problem.units.combine(named, x), y)
+        slope = jax.grad(problem.sample_loss)(problem.units.combine(named, x), y)
         found = {}
         for name, (reads, worth) in factors.items():
             # a dense layer reads at one place

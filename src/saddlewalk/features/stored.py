@@ -16,6 +16,7 @@ from torch import nn
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.features.report import NetworkFeatures
 from saddlewalk.features.torch import module_features
+from saddlewalk.losses import NAMES, as_loss
 
 ACTIVATIONS = {
     "relu": nn.ReLU,
@@ -24,7 +25,9 @@ ACTIVATIONS = {
     "sigmoid": nn.Sigmoid,
     "linear": nn.Identity,
 }
-LOSSES = ("mse", "half-mse", "cross-entropy")
+LOSSES = ("mse", *NAMES)
+"""PyTorch's mean over the outputs, and the losses of this package: the sum over the outputs."""
+_RENAMED = {"half-mse": "squared"}
 
 
 LAYERS = (
@@ -71,16 +74,16 @@ def stored_features(
     file : the file; a state_dict in it must be that of a fully connected network.
     x, y : inputs, samples first, and targets.
     activation : what is between the layers of a state_dict; a whole network has its own.
-    loss : "mse" is the mean over outputs (`nn.MSELoss`), "half-mse" half of their sum, "cross-entropy" wants
+    loss : "mse" is the mean over outputs (`nn.MSELoss`), "squared" half of their sum, "cross-entropy" wants
         labels.
     weight_decay : lambda of the loss `mean + lambda/2 |weights|^2`; without it matrices hold up to a factor.
     batch_size : samples that are looked at together: what memory holds.
     """
     module = as_module(load_stored(file), file, activation)
-    inputs, targets, penalty = as_probe(module, x, y, loss)
+    inputs, targets, cost = as_probe(module, x, y, loss)
     starts = range(0, len(inputs), batch_size)
     pairs = ((inputs[k : k + batch_size], targets[k : k + batch_size]) for k in starts)
-    return module_features(module, pairs, penalty, weight_decay)
+    return module_features(module, pairs, cost, weight_decay)
 
 
 def as_module(
@@ -292,8 +295,12 @@ def targets_and_loss(
     dtype : precision of the network.
     outputs : shape of its answer to one input.
     """
+    if name in _RENAMED:
+        raise InputError(f"The loss '{name}' is now '{_RENAMED[name]}'.")
     if name == "cross-entropy":
         return _class_labels(y, outputs[0]), nn.CrossEntropyLoss()
+    if name == "logistic":
+        y = np.asarray(as_loss(name).encode(y.reshape(len(y), -1).astype(float)))
     if name not in LOSSES:
         raise InputError(f"Unknown loss '{name}'.{nearest(name, LOSSES)}")
     targets = torch.as_tensor(y.reshape(len(y), -1), dtype=dtype)
@@ -305,7 +312,15 @@ def targets_and_loss(
     targets = targets.reshape(len(y), *outputs)
     if name == "mse":
         return targets, nn.MSELoss()
-    return targets, lambda f, t: 0.5 * ((f - t) ** 2).flatten(1).sum(dim=1).mean()
+    return targets, lambda f, t: _SUMMED[name](f, t).flatten(1).sum(dim=1).mean()
+
+
+_SUMMED = {
+    "squared": lambda f, t: 0.5 * (f - t) ** 2,
+    "logistic": lambda f, t: nn.functional.softplus(-t * f),
+    "huber": lambda f, t: nn.functional.huber_loss(f, t, reduction="none"),
+}
+"""Losses of one output, summed over the outputs and averaged over the samples."""
 
 
 def _class_labels(y: np.ndarray, classes: int) -> torch.Tensor:

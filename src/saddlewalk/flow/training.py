@@ -14,7 +14,8 @@ from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.steps import descend
 from saddlewalk.flow.trajectory import Trajectory
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import AbstractLoss, Parameters, Problem, compiled, mean_norm, task_modes
+from saddlewalk.problem import AnyLoss, Parameters, Problem, compiled, mean_norm, task_modes
+from saddlewalk.renamed import answer_old_arguments
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, Modes
 from saddlewalk.units import AbstractUnits
@@ -23,6 +24,7 @@ SOLVERS = ("auto", *ode.METHODS, "descent", "sgd")
 Observables = dict[str, Callable[[np.ndarray], Any]]
 
 
+@answer_old_arguments(penalty="loss")
 @in_float64
 def train(
     task: AbstractTask,
@@ -32,7 +34,7 @@ def train(
     *,
     solver: str = "auto",
     rates: dict[str, float] | None = None,
-    penalty: AbstractLoss | None = None,
+    loss: AnyLoss = None,
     start: Any = None,
     adaptive: bool = False,
     tolerance: float | None = None,
@@ -60,7 +62,8 @@ def train(
         degree 2, until they prove stiff, and for kinks and adaptive rates; else implicit ones, or
         stabilized ones where the Jacobian would be large), full-batch "descent", or "sgd".
     rates : learning rate of each layer by name; 1 where none is given.
-    penalty : loss of one output against one target; squared error by default.
+    loss : "squared" (the default), "cross-entropy", "logistic", "huber" or "huber:0.5", or a function of one
+        output and one target, as for `losses.as_loss`.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`.
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
     tolerance : error of one step of the flow, relative to each unit's own norm; 1e-8 by default,
@@ -81,7 +84,7 @@ def train(
         starts=[start],
         solver=solver,
         rates=rates,
-        penalty=penalty,
+        loss=loss,
         adaptive=adaptive,
         tolerance=tolerance,
         convergence=convergence,
@@ -98,6 +101,7 @@ def train(
     return path
 
 
+@answer_old_arguments(penalty="loss")
 @in_float64
 def train_many(
     networks: Sequence[tuple[AbstractTask, AbstractUnits, float, int]],
@@ -105,7 +109,7 @@ def train_many(
     starts: Sequence[Any] | None = None,
     solver: str = "auto",
     rates: dict[str, float] | None = None,
-    penalty: AbstractLoss | None = None,
+    loss: AnyLoss = None,
     adaptive: bool = False,
     tolerance: float | None = None,
     convergence: float = 1e-4,
@@ -125,7 +129,7 @@ def train_many(
     ----------
     networks : task, units, scale and seed of each; they differ in their numbers alone.
     starts : parameters of each to start from, instead of scale and seed.
-    solver, rates, penalty, adaptive : as in `train`, for every network.
+    solver, rates, loss, adaptive : as in `train`, for every network.
     tolerance, convergence, max_time, max_steps : as in `train`, for every network.
     times, observables, most_saved : as in `train`, for every network.
     learning_rate, batch_size, momentum : as in `train`, for every network.
@@ -142,7 +146,7 @@ def train_many(
     if any(len(network) != 4 for network in networks):
         raise InputError("`networks` must hold task, units, scale and seed of each network.")
     problems = [
-        Problem(task, units, penalty, rates, keep_samples=kind == "sgd", adaptive=adaptive)
+        Problem(task, units, loss, rates, keep_samples=kind == "sgd", adaptive=adaptive)
         for task, units, _, _ in networks
     ]
     seeds = [checked_seed(seed) for *_, seed in networks]

@@ -13,31 +13,16 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array
 from scipy.special import log_softmax
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.problem import AbstractLoss, SquaredError
+from saddlewalk.losses import AbstractLoss, CrossEntropy, SquaredError
 
 NAMED = ("squared", "cross-entropy")
 _TRIED = (0.3, 1.0, 2.5)
 """Sizes of random outputs on which two losses are compared."""
 _SAME = 1e-4
-
-
-class CrossEntropy(AbstractLoss):
-    """The cross-entropy of logits against probabilities (one-hot for labels).
-
-    Parameters
-    ----------
-    offset : what is added to all logits, as an output bias that is held fixed.
-    """
-
-    offset: Float[np.ndarray | Array, " c"] | float = 0.0
-
-    def __call__(self, output: Float[Array, " c"], target: Float[Array, " c"]) -> Float[Array, ""]:
-        """- sum_c y_c log softmax(f)_c."""
-        return -jnp.sum(target * jax.nn.log_softmax(output + self.offset))
 
 
 def check_name(loss: Any) -> None:
@@ -104,11 +89,11 @@ def recognized_loss(
     random = np.random.default_rng(0)
     places = [size * random.normal(size=(samples, outputs)) for size in _TRIED]
     seen = np.array([cost(place) for place in places])
-    for penalty, y, ours in tried:
+    for loss, y, ours in tried:
         known = np.array([ours(place, y) for place in places])
         factor = math.nan if not known.all() else float(np.mean(seen / known))
         if math.isfinite(factor) and factor > 0 and _alike(seen, factor * known):
-            return penalty, y, factor
+            return loss, y, factor
     raise InputError(
         "The loss is neither a squared error nor a cross-entropy times a number, the losses that are known "
         "here without its formula in JAX. The mean over the samples is taken, targets have the shape of the "

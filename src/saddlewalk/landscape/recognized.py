@@ -16,8 +16,9 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.landscape.losses import CrossEntropy, recognized_loss
-from saddlewalk.problem import AbstractLoss, Problem, SquaredError, mean_norm
+from saddlewalk.landscape.losses import recognized_loss
+from saddlewalk.losses import AbstractLoss, CrossEntropy, SquaredError
+from saddlewalk.problem import Problem, mean_norm
 from saddlewalk.tasks import Samples, from_arrays
 from saddlewalk.units import AbstractUnits, Dense
 
@@ -51,7 +52,7 @@ class RecognizedProblem:
     weights: Float[np.ndarray, "width size"]
     """The weights at the moment at which it was recognized, as `predict(start=...)` takes them."""
     loss: AbstractLoss
-    """The loss of this package that is the user's but for a factor: `penalty=` of `predict` and `train`."""
+    """The loss of this package that is the user's but for a factor: `loss=` of `predict` and `train`."""
     clock: float
     """That factor: a step of gradient descent with learning rate lr takes the time `lr * clock`."""
     places: dict[str, Place] = field(repr=False)
@@ -256,11 +257,11 @@ def recognized(
     notes : what is to be said of it.
     origin : the network.
     """
-    penalty, y, clock = recognized_loss(data.cost, np.asarray(data.targets), data.outputs)
+    loss, y, clock = recognized_loss(data.cost, np.asarray(data.targets), data.outputs)
     offset = None if output_bias is None else np.asarray(output_bias, dtype=float)
     if offset is not None:
-        if isinstance(penalty, CrossEntropy):
-            penalty = CrossEntropy(offset)
+        if isinstance(loss, CrossEntropy):
+            loss = CrossEntropy(offset)
         else:
             y = y - offset
     shapes = {
@@ -271,7 +272,7 @@ def recognized(
         task=from_arrays(data.x, y),
         units=units,
         weights=packed(places, arrays),
-        loss=penalty,
+        loss=loss,
         clock=clock,
         places=places,
         shapes=shapes,

@@ -15,11 +15,13 @@ from saddlewalk.errors import InputError
 from saddlewalk.precision import in_float64
 from saddlewalk.problem.problem import Problem
 
-_ROOMS = ("saddlewalk.tasks", "saddlewalk.units", "saddlewalk.problem")
+_ROOMS = ("saddlewalk.tasks", "saddlewalk.units", "saddlewalk.losses")
 """Where a description may find its classes."""
 _MOST_BYTES = 64 * 2**20
 """Data beyond this size are not written into every result."""
 _CLASS = "class"
+_OLD = {"penalty": "loss", "saddlewalk.problem": "saddlewalk.losses"}
+"""Names in files of 0.1."""
 
 
 class _NotPlainError(Exception):
@@ -38,7 +40,7 @@ def describe(problem: Problem) -> tuple[dict[str, Any], dict[str, np.ndarray]] |
         words = {
             "task": _plain(problem.task, "task", arrays),
             "units": _plain(problem.units, "units", arrays),
-            "penalty": _plain(problem.penalty, "penalty", arrays),
+            "loss": _plain(problem.sample_loss, "loss", arrays),
             "rates": dict(problem.layer_rates),
             "adaptive": problem.adaptive,
         }
@@ -55,10 +57,9 @@ def rebuild(words: dict[str, Any], arrays: dict[str, np.ndarray]) -> Problem:
     ----------
     words, arrays : what `describe` gave.
     """
-    task, units, penalty = (_built(words[part], arrays) for part in ("task", "units", "penalty"))
-    return Problem(
-        task, units, penalty, words["rates"], keep_samples=True, adaptive=words["adaptive"]
-    )
+    words = {_OLD.get(part, part): value for part, value in words.items()}
+    task, units, loss = (_built(words[part], arrays) for part in ("task", "units", "loss"))
+    return Problem(task, units, loss, words["rates"], keep_samples=True, adaptive=words["adaptive"])
 
 
 def _plain(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -95,6 +96,7 @@ def _built(value: Any, arrays: dict[str, np.ndarray]) -> Any:
     if "tuple" in value:
         return tuple(_built(part, arrays) for part in value["tuple"])
     room, name = value[_CLASS].split(":")
+    room = _OLD.get(room, room)
     if room not in _ROOMS:
         raise InputError(f"The file names a class of '{room}', which is no part of saddlewalk.")
     fields = {name: _built(part, arrays) for name, part in value["fields"].items()}

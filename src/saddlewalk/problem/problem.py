@@ -11,7 +11,8 @@ For squared loss r is the residual y - f. Dormant units climb their utility alon
 descend the loss together.
 """
 
-import abc
+import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import equinox as eqx
@@ -21,11 +22,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError, checked_seed, checked_whole
+from saddlewalk.losses import AbstractLoss, SquaredError, as_loss
 from saddlewalk.precision import check_float64
 from saddlewalk.problem.memory import check_memory
 from saddlewalk.problem.scale import check_scale
 from saddlewalk.programs import seldom
+from saddlewalk.renamed import answer_old_arguments
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
+from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.units import AbstractUnits, Layer, Relation, Traits, traits_of
 from saddlewalk.units.base import Shapes, Weights, size_of, unpack
 
@@ -33,22 +37,8 @@ Parameters = Float[Array, "width size"]
 ParametersLike = Float[Array | np.ndarray, "width size"]
 Kind = TypeVar("Kind", Array, np.ndarray)
 """What is answered in the kind in which it was asked: NumPy where nothing should be compiled."""
-
-
-class AbstractLoss(eqx.Module):
-    """What one output costs against one target: any differentiable function."""
-
-    @abc.abstractmethod
-    def __call__(self, output: Float[Array, " c"], target: Float[Array, " c"]) -> Float[Array, ""]:
-        """The loss of one sample."""
-
-
-class SquaredError(AbstractLoss):
-    """Half the squared distance."""
-
-    def __call__(self, output: Float[Array, " c"], target: Float[Array, " c"]) -> Float[Array, ""]:
-        """1/2 |y - f|^2."""
-        return 0.5 * jnp.sum((target - output) ** 2)
+AnyLoss = AbstractLoss | Callable[[Array, Array], Array] | str | None
+"""A loss, a function of one's own, a name; `None` for squared error."""
 
 
 class Problem(eqx.Module):
@@ -59,7 +49,7 @@ class Problem(eqx.Module):
     Parameters
     ----------
     task, units : what is learned, and what is summed.
-    penalty : loss of one output against one target; squared error by default.
+    loss : a name of `losses.NAMES`, or a function of one output and one target; squared error by default.
     rates : learning rate of each layer by name; 1 where none is given.
     keep_samples : keep samples even where their moments would do, for mini-batches.
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5); for kappa > 2.
@@ -67,7 +57,8 @@ class Problem(eqx.Module):
 
     task: AbstractTask
     units: AbstractUnits
-    penalty: AbstractLoss
+    sample_loss: AbstractLoss
+    """What one output costs against one target."""
     rates: Float[np.ndarray | Array, " size"]
     """Learning rate of each parameter of a unit."""
     layer_rates: tuple[tuple[str, float], ...] = eqx.field(static=True)
@@ -78,23 +69,25 @@ class Problem(eqx.Module):
     adaptive: bool = eqx.field(static=True)
     """Whether each unit has the learning rate norm^(2-kappa) of its own (appendix B.5)."""
 
+    @answer_old_arguments(penalty="loss")
     def __init__(
         self,
         task: AbstractTask,
         units: AbstractUnits,
-        penalty: AbstractLoss | None = None,
+        loss: AnyLoss = None,
         rates: dict[str, float] | None = None,
         keep_samples: bool = False,
         adaptive: bool = False,
     ):
         _check_kinds(task, units)
-        self.penalty = SquaredError() if penalty is None else _checked_penalty(penalty)
-        squared = isinstance(self.penalty, SquaredError)
+        self.sample_loss = as_loss(loss)
+        squared = isinstance(self.sample_loss, SquaredError)
         if isinstance(task, Moments) and not (squared and units.linear_in == task.linear_in):
             raise InputError(
                 f"The moments of '{task.name}' determine the squared loss of units that are linear in "
                 f"the {task.linear_in}, and of no other; give samples."
             )
+        task = read_by(task, self.sample_loss)
         linear = squared and units.linear_in == "input"
         compressible = linear and isinstance(task, Samples) and not keep_samples
         self.task = compress(task) if compressible else task  # type: ignore[arg-type]
@@ -123,7 +116,7 @@ class Problem(eqx.Module):
     @property
     def squared(self) -> bool:
         """Whether the loss is half the squared distance."""
-        return isinstance(self.penalty, SquaredError)
+        return isinstance(self.sample_loss, SquaredError)
 
     @property
     def pace_degree(self) -> int:
@@ -173,7 +166,7 @@ class Problem(eqx.Module):
         """
         units = self.units.resized(width, self.layer_named(layer))
         rates = dict(self.layer_rates)
-        return Problem(self.task, units, self.penalty, rates, True, self.adaptive)
+        return Problem(self.task, units, self.sample_loss, rates, True, self.adaptive)
 
     def relations(self, layer: str | None = None) -> tuple[Relation, ...]:
         """Which relations between units of a hidden layer make one of them superfluous.
@@ -319,7 +312,7 @@ class Problem(eqx.Module):
         ----------
         function : a vector of function space, as `Problem.function` gives it.
         """
-        return self.task.cost(function, self.penalty)
+        return self.task.cost(function, self.sample_loss)
 
     def residual(self, theta: ParametersLike) -> Float[Array, "..."]:
         """Minus the gradient of the loss in function space.
@@ -399,6 +392,27 @@ class Problem(eqx.Module):
         return self.pace(theta) * total
 
 
+def read_by(task: AbstractTask, loss: AbstractLoss) -> AbstractTask:
+    """The task with targets as a loss reads them: labels as classes; a sentence where they are none.
+
+    Parameters
+    ----------
+    task : what is learned.
+    loss : what an output costs.
+    """
+    if isinstance(task, Moments):
+        if loss.classifies:
+            raise InputError(
+                f"The moments of '{task.name}' are all that a squared loss sees, and no other: give samples "
+                "with labels, by `data` or as made by `classes`."
+            )
+        return task
+    if not isinstance(task, AbstractPoints):
+        return task
+    encoded = loss.encode(task.y)
+    return task if encoded is task.y else dataclasses.replace(task, y=encoded)
+
+
 def _draw(units: AbstractUnits, inputs: int, outputs: int, scale: Any, seed: Any) -> Parameters:
     key = jax.random.key(seed)
     return units.initialize(units.layers(inputs, outputs), units.count(inputs), scale, key)
@@ -432,16 +446,6 @@ def _check_kinds(task: object, units: object) -> None:
         )
     if not isinstance(units, AbstractUnits):
         raise InputError(f"The units must be an instance of AbstractUnits; got {units!r:.60}.")
-
-
-def _checked_penalty(penalty: Any) -> AbstractLoss:
-    if isinstance(penalty, type):
-        raise InputError(
-            f"`penalty` must be a loss, not its class: {penalty.__name__}() instead of {penalty.__name__}."
-        )
-    if not callable(penalty):
-        raise InputError(f"`penalty` must be a loss, of type AbstractLoss; got {penalty!r:.60}.")
-    return penalty
 
 
 def mean_norm(theta: ParametersLike) -> float:

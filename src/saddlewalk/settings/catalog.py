@@ -18,6 +18,9 @@ _ONE_HOT = "one-hot"
 _OF_FILES = ("data", "targets", "standardize", "group", "factors")
 """Options of tasks that go with data of one's own; the others make data."""
 _NOT_OF_IMAGES = ("outputs", "features", "noise")
+_NOT_OF_CLASSES = (
+    *("images", "outputs", "features", "noise", "sparsity", "correlation", "decay", "commuting"),
+)
 _PARTS_OF_INPUTS = ("sparsity", "features")
 
 
@@ -68,6 +71,17 @@ class Setting:
         unused = [option for option in given if option in _NOT_OF_IMAGES]
         if given.get("images") and unused:
             raise InputError(f"`{unused[0]}` is of made data; images have no use for it.")
+        self._check_clouds(given)
+
+    def _check_clouds(self, given: Options) -> None:
+        """Refuse options of made numbers beside those of made classes."""
+        if given.get("classes") is None:
+            if "separation" in given:
+                raise InputError("`separation` is that of made classes: give `classes`, too.")
+            return
+        foreign = [option for option in given if option in _NOT_OF_CLASSES]
+        if foreign:
+            raise InputError(f"`{foreign[0]}` is of made numbers; classes have no use for it.")
 
     def chosen(self, given: Options) -> Options:
         """Every option as it is used: what is given, and else the default.
@@ -86,7 +100,11 @@ class Setting:
         if given.get("data"):
             foreign = tuple(option for option in self.data if option not in _OF_FILES)
         elif given.get("images"):
-            foreign = _NOT_OF_IMAGES
+            foreign = (*_NOT_OF_IMAGES, *_CLOUDS)
+        elif given.get("classes"):
+            foreign = _NOT_OF_CLASSES
+        else:
+            foreign = tuple(_CLOUDS)
         return {name: v for name, v in self.chosen(given).items() if name not in foreign}
 
 
@@ -120,9 +138,26 @@ def _sparse_regression(
 ) -> "AbstractTask":
     from saddlewalk.tasks import sparse_regression
 
-    return _own_or_made(
-        data, targets, standardize, lambda: sparse_regression(seed=data_seed, **made)
-    )
+    def make() -> "AbstractTask":
+        sizes, clouds = _without_clouds(made)
+        if clouds is not None:
+            return _clouds(made, clouds, data_seed)
+        return sparse_regression(seed=data_seed, **sizes)
+
+    return _own_or_made(data, targets, standardize, make)
+
+
+def _without_clouds(made: Options) -> tuple[Options, Options | None]:
+    """What regression tasks are made of; and what classes are, if there are to be any."""
+    clouds = {name: made[name] for name in ("classes", "separation")}
+    sizes = {name: value for name, value in made.items() if name not in clouds}
+    return sizes, None if clouds["classes"] is None else clouds
+
+
+def _clouds(made: Options, clouds: Options, seed: int) -> "AbstractTask":
+    from saddlewalk.tasks import gaussian_classes
+
+    return gaussian_classes(samples=made["samples"], dim=made["dim"], seed=seed, **clouds)
 
 
 def _diagonal(task: "AbstractTask", width: int | None) -> "AbstractUnits":
@@ -140,7 +175,19 @@ def _linear_map(
 ) -> "AbstractTask":
     from saddlewalk.tasks import linear_map
 
-    return _own_or_made(data, targets, standardize, lambda: linear_map(seed=data_seed, **made))
+    def make() -> "AbstractTask":
+        sizes, clouds = _without_clouds(made)
+        samples = sizes.pop("samples")
+        if clouds is not None:
+            many = _SAMPLES if samples is None else samples
+            return _clouds({**sizes, "samples": many}, clouds, data_seed)
+        if samples is not None:
+            raise InputError(
+                "`samples` are of made `classes`: the map is learned from the population."
+            )
+        return linear_map(seed=data_seed, **sizes)
+
+    return _own_or_made(data, targets, standardize, make)
 
 
 def _linear(task: "AbstractTask", width: int | None) -> "AbstractUnits":
@@ -218,8 +265,11 @@ def _directions(
     from saddlewalk import tasks
 
     def make() -> "AbstractTask":
+        plain, clouds = _without_clouds(made)
+        if images is None and clouds is not None:
+            return _clouds(made, clouds, data_seed)
         if images is None:
-            return tasks.hidden_directions(seed=data_seed, **made)
+            return tasks.hidden_directions(seed=data_seed, **plain)
         sizes = {"components": made["dim"], "samples": made["samples"]}
         return tasks.images(images, **sizes, seed=data_seed)
 
@@ -273,8 +323,12 @@ def _coefficient(value: str) -> complex | list[float]:
 # --- the list -----------------------------------------------------------------------------------------------
 
 _OWN: Options = {"data": None, "targets": None, "standardize": False}
+_SAMPLES = 200
+"""Samples of made classes where none are given."""
+_CLOUDS: Options = {"classes": None, "separation": 2.0}
 _HIDDEN_DIRECTIONS: Options = {
     **_OWN,
+    **_CLOUDS,
     "images": None,
     "samples": 200,
     "dim": 8,
@@ -291,6 +345,7 @@ _ALL = (
         scale=1e-6,
         data={
             **_OWN,
+            **_CLOUDS,
             "samples": 60,
             "dim": 10,
             "sparsity": 5,
@@ -308,6 +363,8 @@ _ALL = (
         scale=1e-6,
         data={
             **_OWN,
+            **_CLOUDS,
+            "samples": None,
             "dim": 10,
             "outputs": 10,
             "decay": 1.0,

@@ -77,6 +77,9 @@ class StartOptions:
 class MotionOptions:
     """How units move, predicted or trained."""
 
+    loss: str = _option(
+        "squared", str, "What outputs cost: squared, cross-entropy, logistic, huber, huber:0.5."
+    )
     adaptive: bool = _option(
         False,
         bool,
@@ -134,6 +137,13 @@ DATA: dict[str, Option] = {
     "dim": Option(int, "Inputs of made data."),
     "outputs": Option(int, "Outputs of made data."),
     "features": Option(int, "Directions hidden in made data, at most `dim`."),
+    "classes": Option(
+        int,
+        "Made data with labels: so many clouds of inputs, each a class (for `loss` cross-entropy).",
+    ),
+    "separation": Option(
+        float, "How far apart these clouds are, in their standard deviations.", same_program=True
+    ),
     "decay": Option(float, "Input eigenvalues fall like k^-decay.", same_program=True),
     "commuting": Option(bool, "Input axes as those of the map."),
     "eigenvalues": Option(str, "Of the tokens' covariance: 4,2,1."),

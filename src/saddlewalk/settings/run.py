@@ -90,8 +90,11 @@ class Run:
     @cached_property
     def task(self) -> "AbstractTask":
         """What is learned."""
+        from saddlewalk.losses import as_loss
+        from saddlewalk.problem import read_by
+
         setting = self._setting
-        return setting.make_task(**self._chosen(setting.data))
+        return read_by(setting.make_task(**self._chosen(setting.data)), as_loss(self.motion.loss))
 
     @cached_property
     def units(self) -> "AbstractUnits":
@@ -108,7 +111,7 @@ class Run:
         """Task, units and loss."""
         from saddlewalk.problem import Problem
 
-        return Problem(self.task, self.units, adaptive=self.motion.adaptive)
+        return Problem(self.task, self.units, self.motion.loss, adaptive=self.motion.adaptive)
 
     @cached_property
     def weights(self) -> Any:

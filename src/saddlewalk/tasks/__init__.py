@@ -2,6 +2,7 @@
 
 from saddlewalk.tasks.base import AbstractTask as AbstractTask
 from saddlewalk.tasks.base import Modes as Modes
+from saddlewalk.tasks.classes import gaussian_classes as gaussian_classes
 from saddlewalk.tasks.composition import GroupComposition as GroupComposition
 from saddlewalk.tasks.composition import group_composition as group_composition
 from saddlewalk.tasks.files import load_encoding as load_encoding

@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 Answer = Callable[[Any], Array]
 """One unit as a function of one input."""
 
-Penalty = Callable[[Array, Array], Array]
+SampleLoss = Callable[[Array, Array], Array]
 """Loss of one output against one target: `(outputs,), (outputs,) -> ()`."""
 
 
@@ -106,7 +106,7 @@ class AbstractTask(eqx.Module):
         """A function as a vector of this task's function space (linear in the function)."""
 
     @abc.abstractmethod
-    def cost(self, function: Float[Array, "..."], penalty: Penalty) -> Float[Array, ""]:
+    def cost(self, function: Float[Array, "..."], loss: SampleLoss) -> Float[Array, ""]:
         """The expected loss of a vector of function space."""
 
     @property

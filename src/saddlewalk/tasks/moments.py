@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.base import AbstractPoints, Modes, Penalty
+from saddlewalk.tasks.base import AbstractPoints, Modes, SampleLoss
 from saddlewalk.tasks.samples import Samples, checked_names, finite_numbers
 
 _FAINT = 1e-12
@@ -47,8 +47,8 @@ class Moments(AbstractPoints):
         """What no linear map avoids."""
         return self.offset
 
-    def cost(self, function: Float[Array, "m c"], penalty: Penalty) -> Float[Array, ""]:
-        """The expected squared loss; `Problem` sees to it that the penalty is that one."""
+    def cost(self, function: Float[Array, "m c"], loss: SampleLoss) -> Float[Array, ""]:
+        """The expected squared loss; `Problem` sees to it that the loss is that one."""
         return 0.5 * jnp.sum((function - self.y) ** 2) + self.offset
 
     def mean(self, values: Float[Array, "m some"]) -> Float[Array, " some"]:

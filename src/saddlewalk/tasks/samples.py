@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.tasks.base import AbstractPoints, Penalty
+from saddlewalk.tasks.base import AbstractPoints, SampleLoss
 
 SHOWN = 5
 LARGEST = 1e60
@@ -34,9 +34,9 @@ class Samples(AbstractPoints):
     weights: Float[np.ndarray | Array, " n"]
     names: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
 
-    def cost(self, function: Float[Array, "n c"], penalty: Penalty) -> Float[Array, ""]:
-        """Weighted mean of the penalty."""
-        return jnp.sum(self.weights * jax.vmap(penalty)(function, jnp.asarray(self.y)))
+    def cost(self, function: Float[Array, "n c"], loss: SampleLoss) -> Float[Array, ""]:
+        """Weighted mean of the loss of each."""
+        return jnp.sum(self.weights * jax.vmap(loss)(function, jnp.asarray(self.y)))
 
     def mean(self, values: Float[Array, "n some"]) -> Float[Array, " some"]:
         """Weighted mean over the samples."""

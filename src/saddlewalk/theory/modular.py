@@ -43,7 +43,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.curves import Stage, Stopped
-from saddlewalk.problem import Problem, SquaredError
+from saddlewalk.problem import Problem
 from saddlewalk.tasks import ModularAddition, modular_addition
 from saddlewalk.theory import composition
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
@@ -273,7 +273,7 @@ class ModularTheory(AbstractTheory[ModularAddition, QuadraticPair]):
         return (
             isinstance(problem.units, QuadraticPair)
             and isinstance(problem.task, ModularAddition)
-            and isinstance(problem.penalty, SquaredError)
+            and problem.squared
         )
 
     @classmethod

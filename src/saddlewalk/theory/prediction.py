@@ -9,7 +9,8 @@ import numpy as np
 from saddlewalk.curves.stages import acceleration
 from saddlewalk.errors import InputError, check_number, checked_seed, nearest
 from saddlewalk.precision import in_float64
-from saddlewalk.problem import AbstractLoss, Problem
+from saddlewalk.problem import AnyLoss, Problem
+from saddlewalk.renamed import answer_old_arguments
 from saddlewalk.tasks import AbstractTask
 from saddlewalk.theory.agf import AlternatingGradientFlows
 from saddlewalk.theory.attention import AttentionTheory
@@ -56,6 +57,7 @@ def methods_of(problem: Problem) -> tuple[str, ...]:
     return ("auto", *dict.fromkeys(method for theory in theories for method in theory.methods))
 
 
+@answer_old_arguments(penalty="loss")
 @in_float64
 def predict(
     task: AbstractTask,
@@ -65,7 +67,7 @@ def predict(
     *,
     method: str = "auto",
     rates: dict[str, float] | None = None,
-    penalty: AbstractLoss | None = None,
+    loss: AnyLoss = None,
     start: Any = None,
     adaptive: bool = False,
     eta: str = "norm",
@@ -86,7 +88,8 @@ def predict(
         of more than 2,000 units and linear ones of more than 20,000 weights "closed" (with more than 300
         modes and no `max_time`: "limit").
     rates : learning rate of each layer by name, as in `train`.
-    penalty : loss of one output against one target; squared error by default.
+    loss : "squared" (the default), "cross-entropy", "logistic", "huber" or "huber:0.5", or a function of one
+        output and one target, as for `losses.as_loss`.
     start : parameters `(width, size)` to start from, instead of `scale` and `seed`. They may come from the
         middle of a training: units that are in use are then active from the start, and the first stage
         that "numeric" predicts is the next one to come.
@@ -108,7 +111,7 @@ def predict(
             "AGF predicts networks that are a sum of units; a deep network is none. `train` it, and look "
             "at its layers with `diagnose`."
         )
-    problem = Problem(task, units, penalty, rates, adaptive=adaptive)
+    problem = Problem(task, units, loss, rates, adaptive=adaptive)
     origin = Start(problem, scale, seed, start, max_time, progress)
     theories = [theory(origin) for theory in theories_of(problem)]
     chosen = theories[0].preferred if method == "auto" and start is None else method

@@ -39,7 +39,7 @@ def watch_checkpoints(
     files : checkpoints; two that hold the same weights are told, and count once.
     x, y : data that stand for those it was trained on.
     activation : what is between the layers of a state_dict; a whole network has its own.
-    loss : "mse", "half-mse" or "cross-entropy".
+    loss : "mse" (mean over outputs), "squared" (half their sum), "cross-entropy", "logistic" or "huber".
     optimizer : "sgd", "adam" or "adamw", where the files do not say.
     rate : its learning rate; without one nothing is forecast.
     momentum : its momentum.
@@ -53,12 +53,10 @@ def watch_checkpoints(
     found = _in_order(files)
     network, state = load_checkpoint(found[0][1])
     module = as_module(network, found[0][1], activation)
-    inputs, targets, penalty = as_probe(module, x, y, loss)
+    inputs, targets, cost = as_probe(module, x, y, loss)
     trains = _optimizer(module, state, optimizer or ("sgd" if rate else None), rate, momentum)
     title = f"{len(found)} checkpoints, {Path(found[0][1]).name} to {Path(found[-1][1]).name}"
-    watch = Watch(
-        module, penalty, probe=(inputs, targets), optimizer=trains, budget=1e9, title=title
-    )
+    watch = Watch(module, cost, probe=(inputs, targets), optimizer=trains, budget=1e9, title=title)
     before: np.ndarray | None = None
     for step, file in found:
         network, state = load_checkpoint(file)

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from saddlewalk.curves import Stage, Stopped
-from saddlewalk.problem import Problem, SquaredError
+from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments, linear_map
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.linear.finite_scale import (
@@ -57,7 +57,7 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
             isinstance(units, Dense)
             and units.activation == "linear"
             and isinstance(problem.task, Moments)
-            and isinstance(problem.penalty, SquaredError)
+            and problem.squared
             and bool(np.all(np.asarray(problem.rates) == 1))
         )
 
