@@ -19,7 +19,7 @@ test: $(VENV)/.test      ## the quick tests: minutes
 	$(BIN)/python -m pytest --numprocesses=2 --dist=loadfile -m "not slow"
 
 test-all: test           ## and the slow ones: figures at their default sizes, the code blocks of the docs
-	XLA_FLAGS=--xla_cpu_use_fusion_emitters=false $(BIN)/python -m pytest --numprocesses=2 --dist=load -m slow
+	TEST_PROGRAMS=optimized $(BIN)/python -m pytest --numprocesses=2 --dist=load -m slow
 
 lint: $(VENV)/.dev      ## lint, format, types, layers
 	$(BIN)/ruff check
