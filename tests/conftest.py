@@ -19,10 +19,10 @@ if os.environ.get("TEST_PROGRAMS") != "optimized":
     FLAGS += ["--xla_backend_optimization_level=0", "--xla_cpu_parallel_codegen_split_count=1"]
 os.environ.setdefault("XLA_FLAGS", " ".join(FLAGS))
 
-import jax
-import numpy as np
-import pytest
-from jaxtyping import install_import_hook
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
+from jaxtyping import install_import_hook  # noqa: E402
 
 # shapes and types of every annotated function are checked while the tests run
 install_import_hook("saddlewalk", "typechecking.checked")
