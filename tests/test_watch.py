@@ -164,6 +164,11 @@ def test_flow_ahead_is_gradient_flow():
         (torch.optim.Adam, {"weight_decay": 0.1}),
         (torch.optim.AdamW, {"weight_decay": 0.1}),
         (torch.optim.RMSprop, {}),
+        (torch.optim.NAdam, {}),
+        (torch.optim.NAdam, {"weight_decay": 0.1, "momentum_decay": 0.1}),
+        (torch.optim.NAdam, {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+        (torch.optim.RAdam, {}),
+        (torch.optim.RAdam, {"betas": (0.9, 0.9), "weight_decay": 0.1}),
     ],
 )
 def test_adaptive_steps_ahead_are_those_of_pytorch(make, options):
@@ -656,10 +661,19 @@ def test_frozen_layers_stay_in_forecasts():
     assert watch.look().state is State.FALLING
 
 
-def test_an_optimizer_whose_law_is_not_known_gives_no_forecast():
+@pytest.mark.parametrize(
+    "make",
+    [
+        torch.optim.Adagrad,
+        lambda p: torch.optim.Adam(p, amsgrad=True),
+        lambda p: torch.optim.SGD([{"params": [w], "momentum": 0.3 * k} for k, w in enumerate(p)], 0.1),
+    ],
+    ids=["adagrad", "amsgrad", "two momenta"],
+)
+def test_an_optimizer_whose_law_is_not_known_gives_no_forecast(make):
     x, y = data()
     model = network()
-    optimizer = torch.optim.Adagrad(model.parameters())
+    optimizer = make(model.parameters())
     watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
     look = watch.look()
     assert look.state is State.UNKNOWN

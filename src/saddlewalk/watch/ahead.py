@@ -317,13 +317,10 @@ def _adaptive_path(
         count += joined
         first = keep1 * first + (1 - keep1) * gradient
         second = keep2 * second + (1 - keep2) * (gradient**2 + noise)
-        mean, square = first, second
-        if rule.corrected:
-            mean = first / (1 - rule.beta1**count) if rule.beta1 else first
-            square = second / (1 - rule.beta2**count)
-        path.slope[-1] = -float(gradient @ (rule.rate * mean / (np.sqrt(square) + rule.epsilon)))
+        change = rule.change(gradient, first, second, count)
+        path.slope[-1] = float(gradient @ change)
         if rule.decoupled:
             weights = weights * (1 - rule.rate * rule.decay) ** joined
-        weights = weights - joined * rule.rate * mean / (np.sqrt(square) + rule.epsilon)
+        weights = weights + joined * change
         step += joined
     return path, calls, False

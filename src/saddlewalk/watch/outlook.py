@@ -12,26 +12,22 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.curves import Jump, LossCurve, find_jumps
+from saddlewalk.curves import LossCurve, Plateau, find_jumps, plateau_before
 from saddlewalk.curves.curve import FEWEST
+from saddlewalk.curves.plateaus import LEAST, STILL
 from saddlewalk.show.words import Word
 from saddlewalk.watch.ahead import Ahead
 from saddlewalk.watch.losses import falling
 from saddlewalk.watch.rules import Descent, Rule, steps_until
 
-LEAST = 0.05
-"""Part of the present loss by which it must fall for a drop."""
 _DONE = 0.1
 """A drop is over when, at its present pace, another such time would bring this part of it."""
 _SETTLES = 0.03
 """Part of the time trained so far within which what noise has shaken settles."""
 _FLOOR = 0.5
 """Part of the present loss below which a settled one is no plateau: the loss is the noise itself."""
-_TOP, _STAYS = 0.1, 0.25
-"""On a plateau the first tenth of the drop takes a quarter of the time to its middle, or more: the fall
-becomes faster. A loss that falls evenly takes a fifth, one that falls slower and slower less."""
-_LASTS = 0.05
-"""A plateau lasts this part of the whole time at least: what is shorter is a bend."""
+_HIDES = 0.1
+"""Noise that is this part of the fall ahead hides what the past would tell."""
 _SHAKEN, _DIVIDED = 0.2, 0.5
 """What noise as large as the drop adds to the spread, and noise that is all of Adam's mean squares."""
 _FAR_ENOUGH = 1.0
@@ -128,6 +124,8 @@ class Outlook:
     """Steps that were looked ahead."""
     doubt: float = 0.0
     """Standard deviation of the logarithm of `steps` that comes from noise and lag."""
+    pace: float = math.inf
+    """How fast the loss falls before the drop, as a part of how fast it falls then."""
 
     @property
     def known(self) -> bool:
@@ -161,23 +159,20 @@ def read(
     if level < _FLOOR * float(ahead.loss[0]):
         return Outlook(State.NO_DROP, before=level, seen=seen)
     curve = _whole(ahead, start, search.elapsed, past)
-    drops = [
-        jump
-        for jump in find_jumps(curve)
-        if jump.time > search.elapsed and jump.before - jump.after >= LEAST * abs(jump.before)
-    ]
-    if not drops or drops[0].before < _FLOOR * level:
+    coming = _coming(curve, search.elapsed)
+    if not coming or coming[0].before < _FLOOR * level:
         if level - float(ahead.loss[-1]) >= LEAST * abs(level):
             return Outlook(State.FALLING, before=level, seen=seen)
         short = ahead.steps[-1] < min(_FAR_ENOUGH * search.elapsed, search.horizon)
         return Outlook(State.NOT_FAR if short else State.NO_DROP, before=level, seen=seen)
-    before, after = max(drops[0].before, standing), drops[0].after
-    if not _stays(curve, drops[0]) and not standing > level:
-        return Outlook(State.FALLING, before=level, after=after, seen=seen)
-    ends = search.done or len(drops) > 1 or _slows(ahead, start) or after < _FLOOR * before
+    pace = coming[0].pace
+    before, after = max(coming[0].before, standing), coming[0].after
+    if not coming[0].stands and not standing > level:
+        return Outlook(State.FALLING, before=level, after=after, seen=seen, pace=pace)
+    ends = search.done or len(coming) > 1 or _slows(ahead, start) or after < _FLOOR * before
     time = curve.crossing(0.5 * (before + after), search.elapsed)
     if not ends or math.isnan(time):  # how far down it goes is not in sight
-        return Outlook(State.PLATEAU, before=before, seen=seen)
+        return Outlook(State.PLATEAU, before=before, seen=seen, pace=pace)
     left = time - search.elapsed
     unit, growth, times = _grower(ahead, start, left)
     if ahead.noise_share > _NOISY and times < _GROWS:
@@ -185,14 +180,14 @@ def read(
     noise = _noise(past[1]) / (before - after) if len(past[1]) >= FEWEST else 0.0
     doubt = math.hypot(_SHAKEN * min(noise, 1.0), _DIVIDED * ahead.noise_share, _lag(rule) / left)
     steps = steps_until(rule, delayed(ahead, rule, left))
-    return Outlook(State.PLATEAU, steps, before, after, unit, growth, seen, doubt)
+    return Outlook(State.PLATEAU, steps, before, after, unit, growth, seen, doubt, pace)
 
 
 def _whole(ahead: Ahead, start: int, now: float, past: tuple[Curve, Curve]) -> LossCurve:
     """Past and future in one curve, timed in steps from the first; the future alone where noise hides what
     the past would tell."""
     steps, loss, slope = ahead.steps[start:] + now, ahead.loss[start:], ahead.slope[start:]
-    if len(past[0]) < FEWEST or _noise(past[1]) > _TOP * float(loss[0] - loss[-1]):
+    if len(past[0]) < FEWEST or _noise(past[1]) > _HIDES * float(loss[0] - loss[-1]):
         return LossCurve.of(steps, loss, slope)
     time, level = _evened(*past)
     # what noise adds to the loss settles at the first look ahead: it is taken off the past, too
@@ -227,12 +222,10 @@ def _slows(ahead: Ahead, start: int) -> bool:
     return bool(ahead.slope[-1] >= _SLOWER * ahead.slope[start:].min())
 
 
-def _stays(curve: LossCurve, jump: Jump) -> bool:
-    """Whether the loss stays before it falls."""
-    margin = _TOP * (jump.before - jump.after)
-    begin = curve.time[int(np.argmax(curve.loss <= jump.before + margin))]
-    stayed = curve.crossing(jump.before - margin, float(begin)) - begin
-    return bool(stayed >= max(_STAYS * (jump.time - begin), _LASTS * jump.time))
+def _coming(curve: LossCurve, now: float) -> list[Plateau]:
+    """What is before each drop that matters and is still to come half way."""
+    ahead = (plateau_before(curve, jump) for jump in find_jumps(curve) if jump.time > now)
+    return [one for one in ahead if one.matters]
 
 
 def delayed(ahead: Ahead, rule: Rule, middle: float) -> float:

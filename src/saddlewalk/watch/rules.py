@@ -14,12 +14,26 @@ by the quotient of :math:`\eta s/(1 - \beta)` and :math:`\log q`: the ball must 
 
 Adam and its kin divide each gradient by the root of its own recent square, so that weights move by about the
 learning rate whatever the size of their gradients: no clock makes a flow of that, and their own state is
-kept.
+kept. With the means :math:`m, v`, corrected for their start at zero where hats are, a step t is
+:math:`-\eta` times
+
+========  =====================================================================================
+Adam      :math:`\hat m / (\sqrt{\hat v} + \epsilon)`
+NAdam     the same with :math:`\frac{1 - \mu_t}{1 - \prod_{s \le t} \mu_s} g
+          + \frac{\mu_{t+1}}{1 - \prod_{s \le t+1} \mu_s} m` for :math:`\hat m`,
+          :math:`\mu_t = \beta_1 (1 - \tfrac12 0.96^{t\psi})`
+RAdam     :math:`r_t \hat m \sqrt{1 - \beta_2^t} / (\sqrt v + \epsilon)`,
+          :math:`r_t^2 = \frac{(\rho_t - 4)(\rho_t - 2)\rho}{(\rho - 4)(\rho - 2)\rho_t}`,
+          :math:`\rho = \frac{2}{1 - \beta_2} - 1`,
+          :math:`\rho_t = \rho - \frac{2 t \beta_2^t}{1 - \beta_2^t}`; only :math:`\hat m` while
+          :math:`\rho_t \le 5`
+========  =====================================================================================
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float
@@ -111,6 +125,8 @@ class Adaptive:
     decoupled : whether it shrinks the weights (AdamW), or adds to the gradient (Adam).
     corrected : whether the means are corrected for their start at zero.
     clip : length to which gradients are clipped before anything else.
+    kind : which of them, as in the table above; for RMSprop "adam".
+    momentum_decay : psi of NAdam.
     future : how the rate goes on; by default it stays.
     """
 
@@ -125,11 +141,44 @@ class Adaptive:
     decoupled: bool = False
     corrected: bool = True
     clip: float = math.inf
+    kind: Literal["adam", "nadam", "radam"] = "adam"
+    momentum_decay: float = 4e-3
     batch: Vector | None = field(default=None, repr=False)
     future: Schedule | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         check_rate(self.rate)
+
+    def change(self, gradient: Vector, first: Vector, second: Vector, count: float) -> Vector:
+        """What one step adds to the weights, decoupled weight decay left out.
+
+        Parameters
+        ----------
+        gradient : of this step.
+        first, second : the means, with this gradient in them.
+        count : which step it is, from 1.
+        """
+        start1 = 1 - self.beta1**count if self.corrected and self.beta1 else 1.0
+        start2 = 1 - self.beta2**count if self.corrected else 1.0
+        if self.kind == "radam":
+            gain = rectified(self.beta2, count)
+            if gain == 0:
+                return -self.rate * first / start1
+            return -self.rate * gain * first * math.sqrt(start2) / start1 / self._root(second)
+        mean = first / start1
+        if self.kind == "nadam":
+            mean = self._looks_ahead(gradient, first, count)
+        return -self.rate * mean / self._root(second / start2)
+
+    def _root(self, square: Vector) -> Vector:
+        return np.sqrt(square) + self.epsilon
+
+    def _looks_ahead(self, gradient: Vector, first: Vector, count: float) -> Vector:
+        steps = np.arange(max(count - _FORGOTTEN, 0) + 1, count + 2)
+        mu = self.beta1 * (1 - 0.5 * 0.96 ** (steps * self.momentum_decay))
+        past = float(np.prod(mu[:-1])) if count <= _FORGOTTEN else 0.0
+        now, later = float(mu[-2]), float(mu[-1])
+        return gradient * (1 - now) / (1 - past) + first * later / (1 - past * later)
 
     def noise(self, gradient: Vector) -> Vector:
         """What minibatches add to the mean square of each gradient.
@@ -155,6 +204,23 @@ class Adaptive:
 
 
 Rule = Descent | Adaptive
+
+
+def rectified(beta2: float, count: float) -> float:
+    """By how much RAdam shortens a step; 0 while it does not divide by the root.
+
+    Parameters
+    ----------
+    beta2 : decay of the mean square.
+    count : which step it is, from 1.
+    """
+    most, kept = 2 / (1 - beta2) - 1, beta2**count
+    length = most - 2 * count * kept / (1 - kept)
+    if length <= _LONG_ENOUGH:
+        return 0.0
+    return math.sqrt(
+        (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
+    )
 
 
 def check_rate(rate: float | Vector) -> None:
@@ -204,5 +270,8 @@ def steps_until(rule: Rule, wanted: float) -> float:
     return float(steps)
 
 
+_FORGOTTEN = 500
+"""Steps after which the product of NAdam's momenta is nothing."""
+_LONG_ENOUGH = 5.0
 _MOST_STEPS = 1_000_000
 """Beyond it a schedule that goes to zero is not followed."""

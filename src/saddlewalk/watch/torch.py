@@ -4,7 +4,7 @@ import copy
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -16,8 +16,15 @@ from saddlewalk.watch.base import AbstractWatch
 from saddlewalk.watch.record import Look
 from saddlewalk.watch.rules import Adaptive, Descent, Rule, Schedule, Vector
 
-_ADAPTIVE = {"Adam": False, "AdamW": True, "NAdam": False, "RAdam": False}
-"""Optimizers with Adam's means, and whether their weight decay is decoupled."""
+_ADAPTIVE: dict[str, Literal["adam", "nadam", "radam"]] = {
+    "Adam": "adam",
+    "AdamW": "adam",
+    "NAdam": "nadam",
+    "RAdam": "radam",
+}
+"""Optimizers with Adam's means, and what they make of them."""
+_ALIKE = ("momentum", "dampening", "nesterov", "betas", "eps", "alpha", "momentum_decay")
+"""Numbers that must be the same in all groups of parameters; rates and weight decays may differ."""
 
 
 class Watch(AbstractWatch):
@@ -103,7 +110,9 @@ class Watch(AbstractWatch):
         rate = self._per_weight(lambda group: float(group["lr"]))
         decay = self._per_weight(lambda group: float(group.get("weight_decay", 0.0)))
         first = groups[0]
-        if first.get("maximize") or not np.any(rate):
+        if first.get("maximize") or first.get("amsgrad") or not np.any(rate):
+            return None
+        if any(group.get(name) != first.get(name) for group in groups for name in _ALIKE):
             return None
         if kind == "SGD":
             return Descent(
@@ -125,8 +134,10 @@ class Watch(AbstractWatch):
                 beta2=float(first["betas"][1]),
                 epsilon=float(first["eps"]),
                 decay=decay,
-                decoupled=_ADAPTIVE[kind] or bool(first.get("decoupled_weight_decay", False)),
+                decoupled=kind == "AdamW" or bool(first.get("decoupled_weight_decay", False)),
                 clip=self.clip,
+                kind=_ADAPTIVE[kind],
+                momentum_decay=float(first.get("momentum_decay", 0.0)),
                 batch=self._batch_gradient(),
                 future=future,
             )
