@@ -44,7 +44,7 @@ class Ahead:
     steps: Curve
     """Steps of the optimizer from now, at its present rate."""
     loss: Curve
-    """On the probe."""
+    """On the probe; of data that are held out, where those are asked for."""
     slope: Curve
     """How the loss changes in one step."""
     force: Curve
@@ -63,6 +63,8 @@ class Ahead:
 
 Enough = Callable[[list[float], list[float]], bool]
 """Whether steps and losses so far tell enough."""
+Told = Callable[[Vector], float]
+"""The loss that is told, where it is another one than that which is trained."""
 
 
 def train_ahead(
@@ -74,6 +76,7 @@ def train_ahead(
     most: int,
     enough: Enough = lambda steps, loss: False,
     elapsed: float = math.nan,
+    told: Told | None = None,
 ) -> Ahead:
     """Follow a training from here.
 
@@ -86,17 +89,18 @@ def train_ahead(
     most : gradients at most.
     enough : whether what was seen tells enough.
     elapsed : steps made so far, on which the resolution of adaptive steps depends.
+    told : the loss to tell, of weights; by default the one that is trained.
     """
     if isinstance(rule, Descent):
-        return follow_flow(landscape, weights, rule, horizon, most, enough)
-    return follow_adaptive(landscape, weights, rule, horizon, most, enough, elapsed)
+        return follow_flow(landscape, weights, rule, horizon, most, enough, told)
+    return follow_adaptive(landscape, weights, rule, horizon, most, enough, elapsed, told)
 
 
 class _Path:
     """What is kept along the way."""
 
-    def __init__(self, blocks: "Blocks") -> None:
-        self.blocks = blocks
+    def __init__(self, blocks: "Blocks", told: Told | None) -> None:
+        self.blocks, self.told = blocks, told
         self.steps: list[float] = []
         self.loss: list[float] = []
         self.slope: list[float] = []
@@ -107,6 +111,7 @@ class _Path:
         self._fastest = 0.0
 
     def add(self, step: float, loss: float, slope: float, force: Vector, weights: Vector) -> None:
+        loss = loss if self.told is None else self.told(weights)
         if self.steps and self.steps[-1] > 0:
             fall = (self.loss[-1] - loss) / math.log(step / self.steps[-1])
             if (
@@ -120,10 +125,13 @@ class _Path:
         self.sizes.append(self.blocks.lengths(weights))
 
     def ahead(self, evaluations: int) -> Ahead:
+        steps, loss, slope = (np.asarray(c) for c in (self.steps, self.loss, self.slope))
+        if self.told is not None:  # gradients are of the other one
+            slope = np.gradient(loss, steps) if len(steps) > 1 else np.zeros(len(steps))
         return Ahead(
-            steps=np.asarray(self.steps),
-            loss=np.asarray(self.loss),
-            slope=np.asarray(self.slope),
+            steps=steps,
+            loss=loss,
+            slope=slope,
             force=np.asarray(self.force),
             sizes=np.asarray(self.sizes),
             hidden=self.blocks.hidden,
@@ -184,15 +192,16 @@ def follow_flow(
     horizon: float,
     most: int,
     enough: Enough,
+    told: Told | None = None,
 ) -> Ahead:
     """Gradient flow in stabilized steps, timed in steps of the optimizer.
 
     Parameters
     ----------
-    landscape, weights, rule, horizon, most, enough : as for `train_ahead`.
+    landscape, weights, rule, horizon, most, enough, told : as for `train_ahead`.
     """
     blocks, pace, decay = Blocks(landscape), rule.relative_rate, rule.decay
-    path, calls = _Path(blocks), 0
+    path, calls = _Path(blocks, told), 0
 
     def look(place: Vector) -> tuple[float, float, Vector]:
         """Loss, its slope in one step, and velocity."""
@@ -266,19 +275,20 @@ def follow_adaptive(
     most: int,
     enough: Enough,
     elapsed: float,
+    told: Told | None = None,
 ) -> Ahead:
     """The recursion of Adam, many steps at once; fewer at once where the loss jumps.
 
     Parameters
     ----------
-    landscape, weights, rule, horizon, most, enough, elapsed : as for `train_ahead`.
+    landscape, weights, rule, horizon, most, enough, elapsed, told : as for `train_ahead`.
     """
     known = rule.count if math.isnan(elapsed) else elapsed
     joined = max(1, int(max(known / _RESOLVED, horizon / most)))
     calls = 0
     while True:
         path, used, jumped = _adaptive_path(
-            landscape, weights, rule, horizon, most - calls, enough, joined
+            landscape, weights, rule, horizon, most - calls, enough, joined, told
         )
         calls += used
         if not jumped or joined == 1 or calls >= most:
@@ -294,16 +304,17 @@ def _adaptive_path(
     most: int,
     enough: Enough,
     joined: int,
+    told: Told | None,
 ) -> tuple[_Path, int, bool]:
-    path, noise = _Path(Blocks(landscape)), None
+    path, noise = _Path(Blocks(landscape), told), None
     first, second, count = rule.first, rule.second, float(rule.count)
     keep1, keep2 = rule.beta1**joined, rule.beta2**joined
-    step, lowest = 0.0, math.inf
+    step, lowest, began = 0.0, math.inf, math.nan
     for calls in range(1, max(most, 1) + 1):
         loss, gradient = landscape.loss_and_gradient(weights)
         path.add(step, loss, 0.0, gradient, weights)
-        lowest = min(lowest, loss)
-        if not math.isfinite(loss) or loss > _JUMPY * max(lowest, 1e-3 * path.loss[0]):
+        lowest, began = min(lowest, loss), loss if step == 0 else began
+        if not math.isfinite(loss) or loss > _JUMPY * max(lowest, 1e-3 * began):
             return path, calls, True
         if step >= horizon or enough(path.steps, path.loss):
             break

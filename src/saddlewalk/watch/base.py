@@ -67,12 +67,15 @@ class AbstractWatch(abc.ABC):
     title : what the training is called.
     samples : how many samples the training data have; by default the probe is taken for all of them.
     clip : length to which gradients are clipped in training; by default they are not.
+    held_out : the same network with data that are not trained on. Then the watch is about their loss: it
+        follows the training on the probe, and tells when the loss of these will drop.
     """
 
     def __init__(
         self,
         landscape: AbstractLandscape,
         *,
+        held_out: AbstractLandscape | None = None,
         budget: float = 0.05,
         widths: bool = True,
         page: str | Path | None = None,
@@ -80,7 +83,7 @@ class AbstractWatch(abc.ABC):
         samples: int | None = None,
         clip: float | None = None,
     ) -> None:
-        self.landscape = landscape
+        self.landscape, self.held_out = landscape, held_out
         self.samples = _checked_samples(samples, landscape.sample_count)
         self.clip = _checked_clip(clip)
         self.budget = Budget(budget)
@@ -217,6 +220,8 @@ class AbstractWatch(abc.ABC):
             "watch/loss": last.loss,
             "watch/gradient_norm": last.gradient_norm,
             "watch/plateau": float(last.state is State.PLATEAU),
+            "watch/drop_chance": last.chance,
+            **({} if math.isnan(last.held_out) else {"watch/held_out_loss": last.held_out}),
             **{f"watch/width/{name}": float(width) for name, width in last.widths.items()},
         }
         if last.forecast is not None:
@@ -267,7 +272,7 @@ class AbstractWatch(abc.ABC):
             return self._short(weights, State.UNKNOWN, start, loss, norm)
         outlook, used, steep = self._outlook(weights, rule, most, start + seconds)
         beyond = Sampling()
-        if steep is not None and outlook.known:
+        if steep is not None and outlook.state is State.PLATEAU:
             beyond = beyond_the_probe(self.landscape, steep, self.samples)
         state = State.BY_HEART if beyond.by_heart else outlook.state
         if state is State.NO_DROP and self._is_minimum(weights, start + seconds):
@@ -283,13 +288,20 @@ class AbstractWatch(abc.ABC):
             sizes=self._blocks.lengths(weights)[:_MANY_UNITS],
             seconds=time.perf_counter() - start,
             evaluations=used + 1,
+            chance=outlook.chance(beyond.early),
+            held_out=self._held_out_loss(weights),
         )
+
+    def _held_out_loss(self, weights: Vector) -> float:
+        return math.nan if self.held_out is None else self.held_out.loss(weights)
 
     def _outlook(
         self, weights: Vector, rule: Rule, most: int, until: float
     ) -> tuple[Outlook, int, Vector | None]:
         horizon = max(_FAR * self.steps, _SOON)
-        search, start = Search(self.steps, until, horizon), time.perf_counter()
+        told = None if self.held_out is None else self.held_out.loss
+        search = Search(self.steps, until, horizon, rises=told is not None)
+        start = time.perf_counter()
         ahead = train_ahead(
             self.landscape,
             weights,
@@ -298,11 +310,13 @@ class AbstractWatch(abc.ABC):
             most=most,
             enough=search,
             elapsed=self.steps,
+            told=told,
         )
         self.budget.gradient = (time.perf_counter() - start) / max(ahead.evaluations, 1)
         self.budget.learn(ahead.evaluations, search.done or ahead.evaluations < most)
         standing = self._standing(float(ahead.loss[search.reference]))
-        outlook = read(ahead, rule, search, self._losses.curve(), standing)
+        past = self._losses.curve() if told is None else (np.zeros(0), np.zeros(0))
+        outlook = read(ahead, rule, search, past, standing)
         return outlook, ahead.evaluations, ahead.steep
 
     def _is_minimum(self, weights: Vector, until: float) -> bool:

@@ -72,6 +72,8 @@ class Watch(AbstractWatch):
     samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
         them may be off; by default the probe is taken for all of them.
     clip : what `optax.clip_by_global_norm` has; by default gradients are not clipped.
+    held_out : `(inputs, targets)` that are not trained on, or a landscape of them. The training is followed
+        ahead on the probe, and the watch tells what their loss will do.
     """
 
     def __init__(
@@ -88,8 +90,10 @@ class Watch(AbstractWatch):
         title: str = "training",
         samples: int | None = None,
         clip: float | None = None,
+        held_out: Any = None,
     ) -> None:
         landscape = _landscape(network, parameters, loss, probe)
+        beside = None if held_out is None else _held_out(network, parameters, loss, held_out)
         super().__init__(
             landscape,
             budget=budget,
@@ -98,6 +102,7 @@ class Watch(AbstractWatch):
             title=title,
             samples=samples,
             clip=clip,
+            held_out=beside,
         )
         if not isinstance(optimizer, Sgd | Adam | None):
             raise InputError(
@@ -168,6 +173,14 @@ def _landscape(network: Any, parameters: Any, loss: Any, probe: Any) -> Abstract
     if parameters is None:
         return landscape_of(network, probe, loss)
     return FunctionLandscape(network, parameters, probe, loss)
+
+
+def _held_out(network: Any, parameters: Any, loss: Any, data: Any) -> AbstractLandscape:
+    if isinstance(data, AbstractLandscape):
+        return data
+    if isinstance(network, AbstractLandscape):
+        raise InputError("Where the network is a landscape, `held_out` is one, too.")
+    return _landscape(network, parameters, loss, data)
 
 
 def _rates(rate: Rate, step: int) -> tuple[float, Callable[[int], float] | None]:

@@ -61,6 +61,19 @@ class State(Word):
     UNKNOWN = "unknown", "not known: no optimizer was given, or one whose law is not known here"
 
 
+_CHANCES = {
+    State.NO_DROP: 0.01,
+    State.MINIMUM: 0.0,
+    State.NOT_FAR: 0.1,
+    State.NOT_FINITE: 0.0,
+    State.UNKNOWN: math.nan,
+}
+"""How sure a drop is where none was seen."""
+_STEEP, _LATEST = 4.0, 0.5
+"""How fast the chance of a drop falls with the pace of the loss before it; by how much a pace on a probe that
+is learned by heart is too low at most."""
+
+
 @dataclass
 class Search:
     """When a training has been followed far enough: beyond its next drop.
@@ -70,11 +83,13 @@ class Search:
     elapsed : steps made so far.
     until : the moment (of `time.perf_counter`) at which it ends in any case.
     horizon : steps that were to be looked ahead.
+    rises : whether the loss may rise before it falls, as that of held-out data does.
     """
 
     elapsed: float
     until: float = math.inf
     horizon: float = math.inf
+    rises: bool = False
     reference: int = field(default=0, init=False)
     """The point from which a drop is looked for: the first that has settled."""
     done: bool = field(default=False, init=False)
@@ -89,6 +104,8 @@ class Search:
         """
         if time.perf_counter() > self.until:
             return True
+        if self.rises and loss[-1] >= loss[self.reference]:
+            self.reference = len(steps) - 1
         start = self.reference
         if len(steps) - start < 3:
             return False
@@ -132,6 +149,20 @@ class Outlook:
         """Whether a drop is ahead, and when."""
         return self.state is State.PLATEAU and math.isfinite(self.steps)
 
+    def chance(self, early: float = 0.0) -> float:
+        """How sure it is that the loss stands still and a drop comes, between 0 and 1.
+
+        The pace on the probe decides; the drop of all data is slower than that of a part of them.
+
+        Parameters
+        ----------
+        early : how much too short the time on the probe is (a logarithm).
+        """
+        if self.state in _CHANCES:
+            return _CHANCES[self.state]
+        pace = self.pace * math.exp(min(early, _LATEST))
+        return 1 / (1 + (pace / STILL) ** _STEEP)
+
 
 Curve = Float[np.ndarray, " bin"]
 Points = Float[np.ndarray, " point"]
@@ -171,14 +202,17 @@ def read(
         return Outlook(State.FALLING, before=level, after=after, seen=seen, pace=pace)
     ends = search.done or len(coming) > 1 or _slows(ahead, start) or after < _FLOOR * before
     time = curve.crossing(0.5 * (before + after), search.elapsed)
+    noise = _noise(past[1]) if len(past[1]) >= FEWEST else 0.0
     if not ends or math.isnan(time):  # how far down it goes is not in sight
-        return Outlook(State.PLATEAU, before=before, seen=seen, pace=pace)
+        hidden = level - float(ahead.loss[-1]) < noise  # it may be the noise that settles
+        state = State.FALLING if hidden else State.PLATEAU
+        return Outlook(state, before=before, seen=seen, pace=math.inf if hidden else pace)
     left = time - search.elapsed
     unit, growth, times = _grower(ahead, start, left)
     if ahead.noise_share > _NOISY and times < _GROWS:
         return Outlook(State.FALLING, before=level, after=after, seen=seen)
-    noise = _noise(past[1]) / (before - after) if len(past[1]) >= FEWEST else 0.0
-    doubt = math.hypot(_SHAKEN * min(noise, 1.0), _DIVIDED * ahead.noise_share, _lag(rule) / left)
+    shaken = _SHAKEN * min(noise / (before - after), 1.0)
+    doubt = math.hypot(shaken, _DIVIDED * ahead.noise_share, _lag(rule) / left)
     steps = steps_until(rule, delayed(ahead, rule, left))
     return Outlook(State.PLATEAU, steps, before, after, unit, growth, seen, doubt, pace)
 

@@ -18,7 +18,7 @@ from saddlewalk.watch.outlook import State
 if TYPE_CHECKING:
     import xarray as xr
 
-_NUMBERS = ("step", "loss", "gradient_norm", "seen", "seconds", "evaluations")
+_NUMBERS = ("step", "loss", "gradient_norm", "seen", "seconds", "evaluations", "chance", "held_out")
 _TOLD = ("made", "step", "low", "high", "before", "after", "growth")
 _SAME_DROP = 0.5
 """Forecasts are of one drop if they name middles of which one is no further from the other than this part."""
@@ -45,6 +45,10 @@ class Look:
     forecast: Forecast | None = None
     sizes: Float[np.ndarray, " unit"] = field(default_factory=lambda: np.zeros(0), repr=False)
     """Length of each unit."""
+    chance: float = math.nan
+    """How sure it is that the loss stands still and a drop comes, whether or not it is known when."""
+    held_out: float = math.nan
+    """Loss of data that are held out; where there are such, state and forecast are about it."""
 
 
 class Outcome(NamedTuple):
@@ -87,7 +91,18 @@ class WatchRecord(AbstractResult):
     @property
     def outcomes(self) -> list[Outcome]:
         """Each forecast beside what happened."""
-        return [Outcome(one, first_below(self.steps, self.losses, one)) for one in self.forecasts]
+        curve = self.told
+        return [Outcome(one, first_below(*curve, one)) for one in self.forecasts]
+
+    @property
+    def told(self) -> tuple[Curve, Curve]:
+        """Steps and losses that states and forecasts are about: of held-out data at each look, where there
+        are such."""
+        held = [(look.step, look.held_out) for look in self.looks if np.isfinite(look.held_out)]
+        if not held:
+            return self.steps, self.losses
+        steps, losses = np.array(held, dtype=float).T
+        return steps, losses
 
     def mistakes(self, now: float = -math.inf) -> list[float]:
         """Logarithms of (true / forecast) time left, one for each drop: the median of its forecasts.
@@ -208,15 +223,16 @@ class WatchRecord(AbstractResult):
 
     def parts(self) -> tuple[text.Table | str, ...]:
         """The looks with their forecasts, and what came of them."""
-        rows = []
+        rows, curve = [], self.told
         for look in self.looks:
             one = look.forecast
-            happened = math.nan if one is None else first_below(self.steps, self.losses, one)
+            happened = math.nan if one is None else first_below(*curve, one)
             rows.append(
                 [
                     f"{look.step:,}",
                     str(look.state),
-                    text.number(look.loss, 4),
+                    text.number(look.loss if np.isnan(look.held_out) else look.held_out, 4),
+                    "-" if np.isnan(look.chance) else f"{100 * look.chance:.0f}%",
                     " ".join(str(width) for width in look.widths.values()) or "-",
                     "-" if one is None else f"{one.step:,.0f}",
                     "-" if one is None else f"{one.low:,.0f} to {one.high:,.0f}",
@@ -224,7 +240,7 @@ class WatchRecord(AbstractResult):
                     "-" if one is None or not one.grows else one.grows,
                 ]
             )
-        columns = ["step", "state", "loss", "width", "next drop", "between", "came", "what grows"]
+        columns = ["step", "state", "loss", "drop?", "width", "next drop", "between", "came", "what grows"]
         return (text.Table(f"{self.title}: what was seen", columns, rows, left=2),)
 
 

@@ -27,6 +27,8 @@ import numpy as np
 from saddlewalk.landscape import AbstractLandscape
 from saddlewalk.watch.rules import Vector
 
+_BY_HEART = 0.5
+"""Half the speed on the probe, less its excess, is nothing."""
 _SIGNS = 8
 """Draws of random signs."""
 
@@ -38,8 +40,11 @@ class Sampling(NamedTuple):
     """How much too short the time on the probe is (a logarithm)."""
     doubt: float = 0.0
     """Standard deviation of the logarithm of the time."""
-    by_heart: bool = False
-    """Whether the probe is learned sample by sample."""
+
+    @property
+    def by_heart(self) -> bool:
+        """Whether the probe is learned sample by sample."""
+        return self.early >= _BY_HEART
 
 
 def beyond_the_probe(landscape: AbstractLandscape, weights: Vector, samples: float) -> Sampling:
@@ -65,4 +70,4 @@ def beyond_the_probe(landscape: AbstractLandscape, weights: Vector, samples: flo
     alone = float(np.mean([np.sum(back(pull * one) ** 2) for one in signs]))
     excess = missing * alone / speed
     chance = missing * count * float(np.var(shares)) / speed**2
-    return Sampling(excess / 2, math.sqrt(chance + excess**2 / 12), excess >= 1)
+    return Sampling(excess / 2, math.sqrt(chance + excess**2 / 12))

@@ -45,6 +45,8 @@ class Watch(AbstractWatch):
     samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
         them may be off; by default the probe is taken for all of them.
     clip : what `clip_grad_norm_` is called with in the loop; by default gradients are not clipped.
+    held_out : `(inputs, targets)` that are not trained on. The training is followed ahead on the probe, and
+        the watch tells what their loss will do: state, forecast and record are about it.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Watch(AbstractWatch):
         title: str = "training",
         samples: int | None = None,
         clip: float | None = None,
+        held_out: Any = None,
     ) -> None:
         landscape = ModuleLandscape(model, probe, loss)
+        beside = None if held_out is None else ModuleLandscape(model, held_out, loss)
         super().__init__(
             landscape,
             budget=budget,
@@ -71,6 +75,7 @@ class Watch(AbstractWatch):
             title=title,
             samples=samples,
             clip=clip,
+            held_out=beside,
         )
         self._module = landscape.module
         self._optimizer: Any = getattr(optimizer, "optimizer", optimizer)
