@@ -17,7 +17,7 @@ from saddlewalk.curves.jumps import Jump, find_jumps
 
 LEAST = 0.1
 """Part of the loss by which it must fall for a drop."""
-STILL = 0.5
+STILL = 2 / 3
 """Pace of a plateau at most."""
 LASTS = 0.05
 """Part of the whole time that a plateau lasts at least: what is shorter is a bend."""

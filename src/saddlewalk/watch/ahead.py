@@ -8,7 +8,7 @@ long as what grows allows, not as short as what has been learned demands.
 - **Descent** follows gradient flow :math:`\dot w = -\nabla L` (`follow_flow`): stabilized steps, of
   which one with s gradients reaches :math:`0.65 s^2/\lambda` where a step of descent reaches less than
   :math:`2/\lambda`; the error is measured on each unit by itself, so that what is small and grows next
-  is followed as well as what is large. Finite steps and momentum delay what grows (`rules`).
+  is followed as well as what is large. No step is shorter than one of the training. Finite steps and momentum delay what grows (`rules`).
 - **Adam and its kin** are followed by their own recursion, many steps at once (`follow_adaptive`), from
   the means that the optimizer has. What minibatches add to the mean squares, :math:`v - g^2`, is kept.
 """
@@ -142,7 +142,9 @@ class _Path:
 
 
 class Blocks:
-    """Units of any network: each row of a matrix or of a kernel, and each vector as a whole.
+    """Units of any network: each row of a matrix or of a kernel with its bias, and each other vector.
+
+    A bias by itself may pass through zero: what is small then is not what grows.
 
     Parameters
     ----------
@@ -150,18 +152,24 @@ class Blocks:
     """
 
     def __init__(self, landscape: AbstractLandscape) -> None:
-        owner, names, count = [], [], 0
+        owner, names, first = [], [], {}
         for one in landscape.parameters:
+            layer, _, kind = one.name.rpartition(".")
             rows = one.shape[0] if len(one.shape) > 1 else 1
-            owner.append(count + np.repeat(np.arange(rows), one.size // max(rows, 1)))
+            known = first.get(layer) if kind == "bias" else None
+            if known is not None and one.shape == (known[1],):
+                owner.append(known[0] + np.arange(one.size))
+                continue
+            if kind == "weight" and len(one.shape) > 1:
+                first[layer] = (len(names), rows)
+            owner.append(len(names) + np.repeat(np.arange(rows), one.size // max(rows, 1)))
             names += [(one.name, row if len(one.shape) > 1 else None) for row in range(rows)]
-            count += rows
         self.owner = np.concatenate(owner)
         self.names = names
-        self.count = count
+        self.count = len(names)
         last = next((name for name, row in reversed(names) if row is not None), None)
         inner = np.array([row is not None and name != last for name, row in names])
-        self.hidden = inner if inner.any() else np.ones(count, dtype=bool)
+        self.hidden = inner if inner.any() else np.ones(self.count, dtype=bool)
 
     def lengths(self, vector: Vector) -> Float[np.ndarray, " unit"]:
         """Length of each unit's part of a vector.
@@ -218,7 +226,7 @@ def follow_flow(
     floor = 1e-9 * float(np.linalg.norm(weights)) + 1e-300
     probe = math.sqrt(landscape.rounding)
     radius, way = _radius(push, weights, force, None, _POWERS, probe)
-    end, time = horizon * rule.time_per_step, 0.0
+    end, time, least = horizon * rule.time_per_step, 0.0, rule.time_per_step
     step = min(0.3 / max(radius, 1e-300), end)
     path.add(0.0, loss, slope, force, weights)
     while time < end and calls < most:
@@ -235,7 +243,8 @@ def follow_flow(
         if not math.isfinite(worst) or not math.isfinite(after):
             step *= _SHRINK
             continue
-        if worst <= 1:
+        # what the training does not resolve need not be resolved here
+        if worst <= 1 or step <= least:
             time += step
             weights, force, loss = place, force_after, after
             path.add(time / rule.time_per_step, loss, slope, force, weights)
@@ -243,6 +252,7 @@ def follow_flow(
                 break
             radius, way = _radius(push, weights, force, way, 1, probe)
         step *= min(_GROW, max(_SHRINK, _SAFETY * max(worst, 1e-9) ** (-1 / 3)))
+        step = max(step, least)
     return path.ahead(calls)
 
 
