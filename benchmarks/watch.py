@@ -11,18 +11,13 @@ kinds whose name holds one of these words, and keeps the others; a word that is 
 import argparse
 import json
 import math
-import time
-import warnings
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
-import torch
+from watch_pool import run_jobs
 from watch_runs import KINDS, SAMPLES, Run
 
 from saddlewalk.curves import LossCurve, find_plateaus
-from saddlewalk.watch import State
 
 HERE = Path(__file__).parent
 FRACTIONS = (0.3, 0.5, 0.7)
@@ -145,32 +140,24 @@ def overhead(kind, optimizer):
 
 # --- all of it ------------------------------------------------------------------------------------------
 
-JOBS = {"forecasts": measure, "controls": control, "overhead": overhead}
-
-
 def jobs(words, optimizers, seeds):
-    """Name and arguments of everything that is to be run, the first seeds of all kinds first."""
+    """Everything that is to be run, the first seeds of all kinds first."""
     all_ = not words
     chosen = [kind for kind in KINDS if all_ or any(word in kind for word in words)]
     pairs = [(k, o) for k in chosen for o in KINDS[k].optimizers if not optimizers or o in optimizers]
     pairs.sort(key=lambda pair: -KINDS[pair[0]].steps)
     for seed in range(seeds):
-        yield from (("forecasts", (*pair, seed)) for pair in pairs)
+        yield from ((measure, (*pair, seed)) for pair in pairs)
         if seed < CONTROLLED:
             starts = [(*pair, seed, start) for pair in pairs for start in (True, False)]
             # a transformer starts ordinarily, and its end is of another loss
-            yield from (("controls", one) for one in starts if one[0] != "transformer")
+            yield from ((control, one) for one in starts if one[0] != "transformer")
     if all_:
-        yield from (("overhead", one) for one in (("relu", "sgd"), ("deep tanh", "adam")))
+        yield from ((overhead, one) for one in (("relu", "sgd"), ("deep tanh", "adam")))
 
 
-def work(job):
-    """One of them, in a process of its own."""
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore")
-    name, arguments = job
-    began = time.perf_counter()
-    return name, arguments, JOBS[name](*arguments), time.perf_counter() - began
+NAMES = {2: "overhead", 3: "forecasts", 4: "controls"}
+"""What comes of a job, by the number of its arguments."""
 
 
 def same(row, arguments):
@@ -184,27 +171,17 @@ def same(row, arguments):
 
 
 def run_all(todo, file, processes, seconds):
-    """Run jobs, and keep what is known after each; those that have not begun when time is over are left."""
-    known = {name: [] for name in JOBS}
+    """Run jobs, and keep what is known after each."""
+    known = {name: [] for name in NAMES.values()}
     if file.exists():
         known = json.loads(file.read_text())
-    until = time.perf_counter() + seconds
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        waiting = {pool.submit(work, job) for job in todo}
-        try:
-            for done in as_completed(waiting, max(until - time.perf_counter(), 1e-3)):
-                name, arguments, rows, took = done.result()
-                known[name] = [r for r in known[name] if not same(r, arguments)] + rows
-                print(name, *arguments, f"{len(rows)} rows, {took:.0f} s", flush=True)
-                fresh = file.with_suffix(".part")
-                fresh.write_text(json.dumps(known, indent=1))
-                fresh.replace(file)
-        except TimeoutError:
-            print("time is over", flush=True)
-            running = list(pool._processes.values())
-            pool.shutdown(wait=False, cancel_futures=True)
-            for process in running:
-                process.kill()
+    for arguments, rows, took in run_jobs(todo, processes, seconds):
+        name = NAMES[len(arguments)]
+        known[name] = [r for r in known[name] if not same(r, arguments)] + rows
+        print(name, *arguments, f"{len(rows)} rows, {took:.0f} s", flush=True)
+        fresh = file.with_suffix(".part")
+        fresh.write_text(json.dumps(known, indent=1))
+        fresh.replace(file)
     return known
 
 
