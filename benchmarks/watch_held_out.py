@@ -7,8 +7,8 @@ What is true is read off the loss on all training data, by the one rule of a pla
 (`saddlewalk.curves.find_plateaus`):
 
 - **before a drop** is a look on a plateau whose drop is half way down within what a watch looks ahead, eight
-  times the steps made so far, and 500 at least; **in a drop** one between the plateau and there, which counts
-  for neither; **quiet** is any other;
+  times the steps made so far, and 500 at least; **quiet** is one on no plateau; neither are looks **in** a drop,
+  before its middle, and those on a plateau whose drop comes **later** than a watch looks;
 - a forecast is right if that loss passes the middle of the drop between the two ends of its interval, and a
   false alarm if it does not pass it between half and twice the time that was forecast.
 
@@ -224,13 +224,16 @@ def passed(run, forecast):
 
 
 def place(run, now):
-    """Where a look is: "before" a drop, "in" one, or "quiet"; and what is left until the middle of the drop."""
+    """Where a look is: "before" a drop, "in" one, one is to come "later", or "quiet"; and what is left until its
+    middle."""
     end = min(20 * now, run.steps[-1])  # as fine as the past of a look
     grid = np.unique(np.linspace(0, end, POINTS).astype(int))
     losses = np.interp(grid, run.steps, run.losses)
     for one in find_plateaus(LossCurve.of(grid, losses)):
-        if one.begin <= now < one.middle and one.middle - now <= max(AHEAD * now, SOON):
-            return ("before" if now < one.end else "in"), one.middle - now
+        if one.begin <= now < one.middle:
+            left = one.middle - now
+            near = "before" if left <= max(AHEAD * now, SOON) else "later"
+            return (near if now < one.end else "in"), left
     return "quiet", None
 
 
@@ -298,7 +301,8 @@ held-out half before, were seen then, and count as tuning since); the lower half
 rates, batches and seeds, was fixed beforehand and run once, afterwards. What is true is read off the loss on
 all training data by the rule of a plateau that the watch has, too. "Yes" are looks that tell a chance of one half or more that a drop
 comes, with or without a step. A false alarm is a forecast of a drop that did not come between half and twice its
-time, in a run that was continued. Looks in the midst of a drop count for neither side.
+time, in a run that was continued. Looks in the midst of a drop, or on a plateau whose drop comes later than a
+watch looks ahead, count for neither side.
 
 """
 COLUMNS = (

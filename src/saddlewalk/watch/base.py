@@ -288,7 +288,7 @@ class AbstractWatch(abc.ABC):
             sizes=self._blocks.lengths(weights)[:_MANY_UNITS],
             seconds=time.perf_counter() - start,
             evaluations=used + 1,
-            chance=outlook.chance(beyond.early),
+            chance=0.0 if state is State.MINIMUM else outlook.chance(beyond.early),
             held_out=self._held_out_loss(weights),
         )
 

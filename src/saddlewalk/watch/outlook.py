@@ -61,10 +61,11 @@ class State(Word):
     UNKNOWN = "unknown", "not known: no optimizer was given, or one whose law is not known here"
 
 
+_UNSEEN = 0.1
+"""How sure a drop is beyond what was seen."""
 _CHANCES = {
-    State.NO_DROP: 0.01,
     State.MINIMUM: 0.0,
-    State.NOT_FAR: 0.1,
+    State.NOT_FAR: _UNSEEN,
     State.NOT_FINITE: 0.0,
     State.UNKNOWN: math.nan,
 }
@@ -143,6 +144,8 @@ class Outlook:
     """Standard deviation of the logarithm of `steps` that comes from noise and lag."""
     pace: float = math.inf
     """How fast the loss falls before the drop, as a part of how fast it falls then."""
+    reach: float = 1.0
+    """How far was looked, as a part of what was to be looked ahead."""
 
     @property
     def known(self) -> bool:
@@ -158,6 +161,8 @@ class Outlook:
         ----------
         early : how much too short the time on the probe is (a logarithm).
         """
+        if self.state is State.NO_DROP:
+            return _UNSEEN * (1 - 0.9 * self.reach)
         if self.state in _CHANCES:
             return _CHANCES[self.state]
         pace = self.pace * math.exp(min(early, _LATEST))
@@ -186,16 +191,17 @@ def read(
     standing : the level of the plateau by an earlier look, whose drop is yet to come.
     """
     start, seen = search.reference, steps_until(rule, float(ahead.steps[-1]))
-    level = float(ahead.loss[start])
+    level, reach = float(ahead.loss[start]), min(float(ahead.steps[-1]) / search.horizon, 1.0)
     if level < _FLOOR * float(ahead.loss[0]):
-        return Outlook(State.NO_DROP, before=level, seen=seen)
+        return Outlook(State.NO_DROP, before=level, seen=seen, reach=reach)
     curve = _whole(ahead, start, search.elapsed, past)
     coming = _coming(curve, search.elapsed)
     if not coming or coming[0].before < _FLOOR * level:
         if level - float(ahead.loss[-1]) >= LEAST * abs(level):
             return Outlook(State.FALLING, before=level, seen=seen)
         short = ahead.steps[-1] < min(_FAR_ENOUGH * search.elapsed, search.horizon)
-        return Outlook(State.NOT_FAR if short else State.NO_DROP, before=level, seen=seen)
+        state = State.NOT_FAR if short else State.NO_DROP
+        return Outlook(state, before=level, seen=seen, reach=reach)
     pace = coming[0].pace
     before, after = max(coming[0].before, standing), coming[0].after
     if not coming[0].stands and not standing > level:
