@@ -1,8 +1,8 @@
 """The watch on a GPU: compiled modules, mixed precision, a probe that is elsewhere; what it costs there.
 
-For each training: its losses with and without the watch must be the same to the last bit, looks must come within
-the budget, and the next drop where it was forecast. Without a GPU the same runs on the processor. Writes
-watch_gpu.json beside this file, or in `--out`.
+For each training: its losses with and without the watch must be the same to the last bit, looks must come
+within the budget, and the next drop where it was forecast. Without a GPU the same runs on the processor.
+Writes watch_gpu.json beside this file, or in `--out`.
 """
 
 import argparse
@@ -79,7 +79,11 @@ def train(steps, watched, compiled=False, cast=None, update=plain, adaptive=Fals
     if watched:
         # arrays are brought to where the module is
         watch = Watch(
-            shown, loss, probe=(x.cpu().numpy(), y.cpu().numpy()), optimizer=optimizer, budget=budget
+            shown,
+            loss,
+            probe=(x.cpu().numpy(), y.cpu().numpy()),
+            optimizer=optimizer,
+            budget=budget,
         )
     losses, began = [], time.perf_counter()
     for _ in range(steps):

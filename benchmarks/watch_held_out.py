@@ -7,8 +7,8 @@ What is true is read off the loss on all training data, by the one rule of a pla
 (`saddlewalk.curves.find_plateaus`):
 
 - **before a drop** is a look on a plateau whose drop is half way down within what a watch looks ahead, eight
-  times the steps made so far, and 500 at least; **quiet** is one on no plateau; neither are looks **in** a drop,
-  before its middle, and those on a plateau whose drop comes **later** than a watch looks;
+  times the steps made so far, and 500 at least; **quiet** is one on no plateau; neither are looks **in** a
+  drop, before its middle, and those on a plateau whose drop comes **later** than a watch looks;
 - a forecast is right if that loss passes the middle of the drop between the two ends of its interval, and a
   false alarm if it does not pass it between half and twice the time that was forecast.
 
@@ -224,8 +224,7 @@ def passed(run, forecast):
 
 
 def place(run, now):
-    """Where a look is: "before" a drop, "in" one, one is to come "later", or "quiet"; and what is left until its
-    middle."""
+    """Where a look is: "before" a drop, "in" one, one is to come "later", or "quiet"; what is left until it."""
     end = min(20 * now, run.steps[-1])  # as fine as the past of a look
     grid = np.unique(np.linspace(0, end, POINTS).astype(int))
     losses = np.interp(grid, run.steps, run.losses)
@@ -295,14 +294,14 @@ def summary(rows):
 HEAD = """## Trainings it was not tuned on
 
 Made by `benchmarks/watch_held_out.py`: classification, regression, noise and parities, cross-entropy and
-squares, minibatches, ordinary starts and ones of a twentieth, probes of {probe} samples or fewer, two seeds, five
-looks at fixed steps. The upper half was looked at while the watch was mended (its last four data sets were a
-held-out half before, were seen then, and count as tuning since); the lower half, other data, networks, learning
-rates, batches and seeds, was fixed beforehand and run once, afterwards. What is true is read off the loss on
-all training data by the rule of a plateau that the watch has, too. "Yes" are looks that tell a chance of one half or more that a drop
-comes, with or without a step. A false alarm is a forecast of a drop that did not come between half and twice its
-time, in a run that was continued. Looks in the midst of a drop, or on a plateau whose drop comes later than a
-watch looks ahead, count for neither side.
+squares, minibatches, ordinary starts and ones of a twentieth, probes of {probe} samples or fewer, two seeds,
+five looks at fixed steps. The upper half was looked at while the watch was mended (its last four data sets were
+a held-out half before, were seen then, and count as tuning since); the lower half, other data, networks,
+learning rates, batches and seeds, was fixed beforehand and run once, afterwards. What is true is read off the
+loss on all training data by the rule of a plateau that the watch has, too. "Yes" are looks that tell a chance
+of one half or more that a drop comes, with or without a step. A false alarm is a forecast of a drop that did
+not come between half and twice its time, in a run that was continued. Looks in the midst of a drop, or on a
+plateau whose drop comes later than a watch looks ahead, count for neither side.
 
 """
 COLUMNS = (

@@ -138,7 +138,7 @@ def stripes(rng, size=16):
 
 
 def mnist_pair(rng, pairs=((4, 9), (3, 5), (7, 9), (2, 7), (5, 8))):
-    """Two digits that are hard to tell, on their 16 first principal components, whitened; targets -1 and 1."""
+    """Two digits that are hard to tell, on their 16 first principal components, whitened."""
     data = load_public("mnist")
     pair = pairs[rng.integers(len(pairs))]
     rows = np.flatnonzero(np.isin(data["y_train"], pair))
@@ -150,7 +150,7 @@ def mnist_pair(rng, pairs=((4, 9), (3, 5), (7, 9), (2, 7), (5, 8))):
     ]
 
 
-def modular(rng, size=23, part=0.8):
+def modular(rng, size=23, part=0.75):
     """Sums of two residues; the second pair of arrays is held out."""
     a, b = np.divmod(rng.permutation(size * size), size)
     x, y = np.stack([a, b, np.full_like(a, size)], 1), (a + b) % size
@@ -242,6 +242,7 @@ class Course:
     """Now and then, on all data; of held-out ones, where there are such."""
     norms: Any = field(default_factory=list)
     looks: dict = field(default_factory=dict)
+    held_out: bool = False
     watch: Any = None
     seconds: float = 0.0
 
@@ -276,6 +277,7 @@ class Run:
         model = self.kind.network(None if self.ordinary else self.kind.scale)
         optimizer = OPTIMIZERS[self.optimizer](model.parameters(), self.kind.rate)
         batches, course = torch.Generator().manual_seed(self.seed), Course()
+        course.held_out = self.held is not None
         if look_at or budget:
             course.watch = self._watch(model, optimizer, budget)
         began = time.perf_counter()

@@ -666,7 +666,9 @@ def test_frozen_layers_stay_in_forecasts():
     [
         torch.optim.Adagrad,
         lambda p: torch.optim.Adam(p, amsgrad=True),
-        lambda p: torch.optim.SGD([{"params": [w], "momentum": 0.3 * k} for k, w in enumerate(p)], 0.1),
+        lambda p: torch.optim.SGD(
+            [{"params": [w], "momentum": 0.3 * k} for k, w in enumerate(p)], 0.1
+        ),
     ],
     ids=["adagrad", "amsgrad", "two momenta"],
 )

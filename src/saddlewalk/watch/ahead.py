@@ -8,7 +8,8 @@ long as what grows allows, not as short as what has been learned demands.
 - **Descent** follows gradient flow :math:`\dot w = -\nabla L` (`follow_flow`): stabilized steps, of
   which one with s gradients reaches :math:`0.65 s^2/\lambda` where a step of descent reaches less than
   :math:`2/\lambda`; the error is measured on each unit by itself, so that what is small and grows next
-  is followed as well as what is large. No step is shorter than one of the training. Finite steps and momentum delay what grows (`rules`).
+  is followed as well as what is large. No step is shorter than one of the training. Finite steps and
+  momentum delay what grows (`rules`).
 - **Adam and its kin** are followed by their own recursion, many steps at once (`follow_adaptive`), from
   the means that the optimizer has. What minibatches add to the mean squares, :math:`v - g^2`, is kept.
 """

@@ -20,16 +20,16 @@ from saddlewalk.diagnose.landscapes.width import widths_of
 from saddlewalk.diagnose.patience import patience
 from saddlewalk.errors import InputError
 from saddlewalk.landscape import AbstractLandscape
-from saddlewalk.show import text
 from saddlewalk.show.progress import Progress
 from saddlewalk.watch.ahead import Blocks, train_ahead
 from saddlewalk.watch.budget import Budget
 from saddlewalk.watch.forecast import Forecast, interval, reason_of, spread
-from saddlewalk.watch.losses import LossRecord
+from saddlewalk.watch.losses import LossRecord, is_another
 from saddlewalk.watch.outlook import Outlook, Search, State, read
 from saddlewalk.watch.record import Look, WatchRecord
-from saddlewalk.watch.rules import Rule, Vector
-from saddlewalk.watch.sampling import Sampling, beyond_the_probe
+from saddlewalk.watch.rules import Rule, Vector, checked_clip
+from saddlewalk.watch.sampling import Sampling, beyond_the_probe, checked_samples
+from saddlewalk.watch.sentences import another, failure, sentence
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -42,14 +42,14 @@ _SOON = 500
 """Steps that are looked ahead at least."""
 _MANY_UNITS = 512
 """Units whose lengths are kept."""
-_TELLS = 0.1
-"""Growth (a logarithm) until the drop that is worth telling."""
 _PAGE_PRICE = 1.0
 """Seconds that a page is thought to take before one was written."""
 _TEST_PRICE, _PATIENCE = 600, 30.0
 """Gradients that a saddle test is thought to cost, and seconds that it may take."""
-_OTHER = 0.6
-"""A loss that is less than this part of another one is not the same."""
+_JUDGED = 20
+"""Steps after which what training reports is compared with the probe."""
+_STILL = 0.05
+"""The loss has stood still since it was last further from its level than this part."""
 _WIDE_ENOUGH, _WIDTH_PRICE = 0.5, 500
 """Part of what is left of a look's budget that effective widths may take, and gradients that they are
 thought to cost before they were counted once."""
@@ -84,8 +84,8 @@ class AbstractWatch(abc.ABC):
         clip: float | None = None,
     ) -> None:
         self.landscape, self.held_out = landscape, held_out
-        self.samples = _checked_samples(samples, landscape.sample_count)
-        self.clip = _checked_clip(clip)
+        self.samples = checked_samples(samples, landscape.sample_count)
+        self.clip = checked_clip(clip)
         self.budget = Budget(budget)
         self.title = title
         self.looks: list[Look] = []
@@ -213,33 +213,16 @@ class AbstractWatch(abc.ABC):
 
     def numbers(self) -> dict[str, float]:
         """What a logger takes: numbers by name, of the last look."""
-        if not self.looks:
-            return {}
-        last = self.looks[-1]
-        found = {
-            "watch/loss": last.loss,
-            "watch/gradient_norm": last.gradient_norm,
-            "watch/plateau": float(last.state is State.PLATEAU),
-            "watch/drop_chance": last.chance,
-            **({} if math.isnan(last.held_out) else {"watch/held_out_loss": last.held_out}),
-            **{f"watch/width/{name}": float(width) for name, width in last.widths.items()},
-        }
-        if last.forecast is not None:
-            told = last.forecast
-            found |= {
-                "watch/next_drop": told.step,
-                "watch/next_drop_low": told.low,
-                "watch/next_drop_high": told.high,
-                "watch/growth": told.growth,
-            }
-        return found
+        return self.looks[-1].numbers() if self.looks else {}
 
     def __str__(self) -> str:
         if self.began_to_fail:
             return self.began_to_fail
         if not self.looks:
             return f"step {self.steps:,}: not looked yet"
-        return self._sentence(self.looks[-1])
+        look = self.looks[-1]
+        level = look.loss if look.forecast is None else look.forecast.before
+        return sentence(look, self._losses.still_since(level, max(_STILL * abs(level), 1e-12)))
 
     def _repr_html_(self) -> str:
         return self.record._repr_html_()
@@ -384,78 +367,19 @@ class AbstractWatch(abc.ABC):
 
     def _check_loss(self, look: Look) -> None:
         """Say once if what training reports is not what the probe shows."""
-        reported = self._losses.recent()
-        if self._told_other or self.steps < 20 or not (reported > 0 and look.loss > 0):
+        if self._told_other or self.steps < _JUDGED:
             return
-        # what is reported is of the recent past, between this look and the one before
-        between = sorted(
-            [look.loss, self.looks[-2].loss if len(self.looks) > 1 else self._first_loss]
-        )
-        if not _OTHER * between[0] < reported < between[1] / _OTHER:
+        before = self.looks[-2].loss if len(self.looks) > 1 else self._first_loss
+        reported = self._losses.recent()
+        if is_another(reported, before, look.loss):
             self._told_other = True
-            warnings.warn(
-                f"Training reports a loss of {reported:.4g} where the probe has {look.loss:.4g}: another "
-                "loss or reduction, a probe unlike the training data, or layers that act otherwise in "
-                "training. Forecasts are about the probe.",
-                stacklevel=4,
-            )
+            warnings.warn(another(reported, look.loss), stacklevel=4)
 
-    def _failed(self, loss: float) -> None:
+    def _failed(self, value: float) -> None:
         if self.began_to_fail:
             return
+        weights = self.weights()
         names = [
-            one.name
-            for one in self.landscape.parameters
-            if not np.isfinite(self.weights()[one.place]).all()
+            p.name for p in self.landscape.parameters if not np.isfinite(weights[p.place]).all()
         ]
-        listed = ", ".join(f"'{name}'" for name in names[:3])
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        where = f"not finite: {listed}{more}" if names else "the weights are still finite"
-        self.began_to_fail = (
-            f"step {self.steps:,}: the loss is {loss}; {where}. Nothing is forecast from here. A smaller "
-            "learning rate or clipped gradients may help, from weights of before."
-        )
-
-    def _sentence(self, look: Look) -> str:
-        level = look.loss if look.forecast is None else look.forecast.before
-        widths = ", ".join(
-            f"{width} in {f'layer {name}' if name.isdigit() else name}"
-            for name, width in look.widths.items()
-        )
-        since = self._losses.still_since(level, max(0.05 * abs(level), 1e-12))
-        about = [f"loss {text.number(look.loss, 3)}"] + (
-            [f"units in use: {widths}"] if widths else []
-        )
-        if look.forecast is None:
-            seen = "" if math.isnan(look.seen) else f", looked ahead {look.seen:,.0f} steps"
-            return f"step {look.step:,} ({'; '.join(about)}): {look.state.sentence}{seen}"
-        told = look.forecast
-        standing = f" since step {since:,.0f}" if since < look.step else ""
-        # where what is new lies across units that are large already, their growth tells nothing
-        tells = told.grows and told.growth * told.left > _TELLS
-        grows = "" if not tells else f"; {told.grows} grows by {text.percent(told.growth)} a step"
-        return (
-            f"step {look.step:,}: plateau{standing} ({'; '.join(about)}){grows}; next drop at "
-            f"step {told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
-        )
-
-
-def _checked_samples(samples: int | None, probe: int) -> float:
-    if samples is None:
-        return float(probe)
-    if not samples >= probe:
-        raise InputError(
-            f"`samples` is how many samples the training data have, at least the {probe} of the probe; "
-            f"got {samples}."
-        )
-    return float(samples)
-
-
-def _checked_clip(clip: float | None) -> float:
-    if clip is None:
-        return math.inf
-    if not clip > 0:
-        raise InputError(
-            f"`clip` is the length to which gradients are clipped, above 0; got {clip}."
-        )
-    return float(clip)
+        self.began_to_fail = failure(self.steps, value, names)

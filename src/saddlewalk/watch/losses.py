@@ -10,6 +10,9 @@ _MOST = 2048
 _RECENT = 0.02
 """The recent past: this part of all steps, and ten at least."""
 
+_OTHER = 0.6
+"""A loss that is less than this part of another one is not the same."""
+
 Curve = Float[np.ndarray, " bin"]
 
 
@@ -80,3 +83,17 @@ def falling(loss: Curve) -> Curve:
     from scipy.optimize import isotonic_regression
 
     return np.asarray(isotonic_regression(loss, increasing=False).x)
+
+
+def is_another(reported: float, before: float, now: float) -> bool:
+    """Whether a loss that training reports cannot be that of the probe.
+
+    Parameters
+    ----------
+    reported : of the recent past.
+    before, now : on the probe, at the look before and at this one: it is of between the two.
+    """
+    if not (reported > 0 and now > 0):
+        return False
+    low, high = sorted([before, now])
+    return not _OTHER * low < reported < high / _OTHER

@@ -50,6 +50,27 @@ class Look:
     held_out: float = math.nan
     """Loss of data that are held out; where there are such, state and forecast are about it."""
 
+    def numbers(self) -> dict[str, float]:
+        """What a logger takes: numbers by name."""
+        found = {
+            "watch/loss": self.loss,
+            "watch/gradient_norm": self.gradient_norm,
+            "watch/plateau": float(self.state is State.PLATEAU),
+            "watch/drop_chance": self.chance,
+            **{f"watch/width/{name}": float(width) for name, width in self.widths.items()},
+        }
+        if math.isfinite(self.held_out):
+            found["watch/held_out_loss"] = self.held_out
+        told = self.forecast
+        if told is not None:
+            found |= {
+                "watch/next_drop": told.step,
+                "watch/next_drop_low": told.low,
+                "watch/next_drop_high": told.high,
+                "watch/growth": told.growth,
+            }
+        return found
+
 
 class Outcome(NamedTuple):
     """A forecast beside what happened."""
@@ -240,7 +261,17 @@ class WatchRecord(AbstractResult):
                     "-" if one is None or not one.grows else one.grows,
                 ]
             )
-        columns = ["step", "state", "loss", "drop?", "width", "next drop", "between", "came", "what grows"]
+        columns = [
+            "step",
+            "state",
+            "loss",
+            "drop?",
+            "width",
+            "next drop",
+            "between",
+            "came",
+            "what grows",
+        ]
         return (text.Table(f"{self.title}: what was seen", columns, rows, left=2),)
 
 

@@ -218,9 +218,7 @@ def rectified(beta2: float, count: float) -> float:
     length = most - 2 * count * kept / (1 - kept)
     if length <= _LONG_ENOUGH:
         return 0.0
-    return math.sqrt(
-        (length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length)
-    )
+    return math.sqrt((length - 4) * (length - 2) * most / ((most - 4) * (most - 2) * length))
 
 
 def check_rate(rate: float | Vector) -> None:
@@ -233,6 +231,22 @@ def check_rate(rate: float | Vector) -> None:
     known = np.asarray(rate, dtype=float)
     if not np.isfinite(known).all() or (known < 0).any():
         raise InputError(f"Learning rates must be finite and at least 0; got {rate!r:.60}.")
+
+
+def checked_clip(clip: float | None) -> float:
+    """The length to which gradients are clipped.
+
+    Parameters
+    ----------
+    clip : what the user says; by default they are not.
+    """
+    if clip is None:
+        return math.inf
+    if not clip > 0:
+        raise InputError(
+            f"`clip` is the length to which gradients are clipped, above 0; got {clip}."
+        )
+    return float(clip)
 
 
 def clipped(gradient: Vector, longest: float) -> Vector:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from saddlewalk.errors import InputError
 from saddlewalk.landscape import AbstractLandscape
 from saddlewalk.watch.rules import Vector
 
@@ -71,3 +72,21 @@ def beyond_the_probe(landscape: AbstractLandscape, weights: Vector, samples: flo
     excess = missing * alone / speed
     chance = missing * count * float(np.var(shares)) / speed**2
     return Sampling(excess / 2, math.sqrt(chance + excess**2 / 12))
+
+
+def checked_samples(samples: int | None, probe: int) -> float:
+    """How many samples the training data have.
+
+    Parameters
+    ----------
+    samples : what the user says; by default the probe is all of them.
+    probe : samples of the probe.
+    """
+    if samples is None:
+        return float(probe)
+    if not samples >= probe:
+        raise InputError(
+            f"`samples` is how many samples the training data have, at least the {probe} of the probe; "
+            f"got {samples}."
+        )
+    return float(samples)
