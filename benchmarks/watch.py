@@ -224,18 +224,19 @@ def area(drops, controls):
 
 HEAD = """# The watch: forecasts of the next drop
 
-Made by `benchmarks/watch.py`: PyTorch trainings in single precision from small starts, looked at by a
-watch at 30, 50 and 70% of every plateau; what a plateau is, is told by `saddlewalk.curves.find_plateaus`, of
-what came. The numbers are medians of the error of the time left, relative; a look that makes no forecast
-counts as an infinite error ("none": more than half of them). Descent is on all data (gd), on batches of 32 of
-{samples} samples (sgd), with momentum 0.9 (momentum), and Adam. The transformer has one layer and is trained on
-three quarters of modular addition with AdamW; its plateaus are those of its held-out loss, from its highest
-point on. Beside it what others would say at the same moments: the loss extrapolated along a line, and the law
-of the gradient norm with the degree that fits best, both on the second half of what was seen of the plateau.
+Made by `benchmarks/watch.py`: PyTorch trainings in single precision from small starts, looked at by a watch
+at 30, 50 and 70% of every plateau; what a plateau is, is told by `saddlewalk.curves.find_plateaus`, of what
+came. The numbers are medians of the error of the time left, relative; a look that makes no forecast counts
+as an infinite error ("none": more than half of them). Descent is on all data (gd), on batches of 32 of
+{samples} samples (sgd), with momentum 0.9 (momentum), and Adam. The transformer has one layer and is
+trained on seven tenths of modular addition with AdamW; its plateaus are those of its held-out loss, from
+its highest point on. Beside it what others would say at the same moments: the loss extrapolated along a
+line, and the law of the gradient norm with the degree that fits best, both on the second half of what was
+seen of the plateau.
 
 How far to trust it: thresholds of the watch, learning rates of the attention networks and the widths of its
-intervals were chosen on these kinds and two of these seeds, so errors and coverage are those of runs that it
-was tuned on. The probe is all the data here. Trainings it was not tuned on, with probes that are a part of the
+intervals were chosen on these kinds and two of these seeds: errors and coverage are those of runs that it was
+tuned on. The probe is all the data here. Trainings it was not tuned on, with probes that are a part of the
 data, are in `benchmarks/watch_held_out.md`.
 
 """

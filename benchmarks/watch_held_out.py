@@ -224,7 +224,7 @@ def passed(run, forecast):
 
 
 def place(run, now):
-    """Where a look is: "before" a drop, "in" one, one is to come "later", or "quiet"; what is left until it."""
+    """Where a look is: "before" a drop, "in" one, one comes "later", or "quiet"; what is left."""
     end = min(20 * now, run.steps[-1])  # as fine as the past of a look
     grid = np.unique(np.linspace(0, end, POINTS).astype(int))
     losses = np.interp(grid, run.steps, run.losses)
@@ -295,8 +295,8 @@ HEAD = """## Trainings it was not tuned on
 
 Made by `benchmarks/watch_held_out.py`: classification, regression, noise and parities, cross-entropy and
 squares, minibatches, ordinary starts and ones of a twentieth, probes of {probe} samples or fewer, two seeds,
-five looks at fixed steps. The upper half was looked at while the watch was mended (its last four data sets were
-a held-out half before, were seen then, and count as tuning since); the lower half, other data, networks,
+five looks at fixed steps. The upper half was looked at while the watch was mended (its last four data sets
+were a held-out half before, were seen then, and count as tuning since); the lower half, other data, networks,
 learning rates, batches and seeds, was fixed beforehand and run once, afterwards. What is true is read off the
 loss on all training data by the rule of a plateau that the watch has, too. "Yes" are looks that tell a chance
 of one half or more that a drop comes, with or without a step. A false alarm is a forecast of a drop that did

@@ -150,7 +150,7 @@ def mnist_pair(rng, pairs=((4, 9), (3, 5), (7, 9), (2, 7), (5, 8))):
     ]
 
 
-def modular(rng, size=23, part=0.75):
+def modular(rng, size=23, part=0.7):
     """Sums of two residues; the second pair of arrays is held out."""
     a, b = np.divmod(rng.permutation(size * size), size)
     x, y = np.stack([a, b, np.full_like(a, size)], 1), (a + b) % size
@@ -221,7 +221,7 @@ KINDS = {
     "linear attention": Kind(partial(attention, False), in_context, 0.1, 2e-3, 20_000),
     "softmax attention": Kind(partial(attention, True), in_context, 0.1, 4e-3, 20_000),
     "transformer": Kind(
-        lambda _: Transformer(23), modular, 1.0, 1e-3, 4_000, CLASSES, optimizers=("adamw",)
+        lambda _: Transformer(23), modular, 1.0, 1e-3, 8_000, CLASSES, optimizers=("adamw",)
     ),
 }
 OPTIMIZERS = {

@@ -1,11 +1,11 @@
 r"""A plateau: the loss stands still, and then falls by a part that matters, faster than it did before.
 
 Of a drop from :math:`L_a` to :math:`L_b` the plateau before it lasts from the moment at which the loss has
-come within a tenth of :math:`L_a - L_b` of :math:`L_a` until it has fallen by a tenth. Its **pace** is how fast
-the loss falls meanwhile, as a part of how fast it falls from there to the middle of the drop: 1 on a straight
-line, more where the loss falls slower and slower, as in any ordinary training, nearly 0 before a saddle is
-left. Below `STILL` it is a plateau. One rule for everybody who asks: the watch, of a future that was followed
-ahead, and those who judge it, of what came.
+come within a tenth of :math:`L_a - L_b` of :math:`L_a` until it has fallen by a tenth. Its **pace** is how
+fast the loss falls meanwhile, as a part of how fast it falls from there to the middle of the drop: 1 on a
+straight line, more where the loss falls slower and slower, as in any ordinary training, nearly 0 before a
+saddle is left. Below `STILL` it is a plateau. One rule for everybody who asks: the watch, of a future that
+was followed ahead, and those who judge it, of what came.
 """
 
 from dataclasses import dataclass
