@@ -221,7 +221,7 @@ KINDS = {
     "linear attention": Kind(partial(attention, False), in_context, 0.1, 2e-3, 20_000),
     "softmax attention": Kind(partial(attention, True), in_context, 0.1, 4e-3, 20_000),
     "transformer": Kind(
-        lambda _: Transformer(23), modular, 1.0, 1e-3, 8_000, CLASSES, optimizers=("adamw",)
+        lambda _: Transformer(23), modular, 1.0, 1e-3, 6_000, CLASSES, optimizers=("adamw",)
     ),
 }
 OPTIMIZERS = {
