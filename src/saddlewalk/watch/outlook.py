@@ -70,6 +70,8 @@ _CHANCES = {
     State.UNKNOWN: math.nan,
 }
 """How sure a drop is where none was seen."""
+_UNDER_WAY = 0.1
+"""A drop that an earlier look forecast, and that has begun, is taken for one from a plateau of such a pace."""
 _STEEP, _LATEST = 4.0, 0.5
 """How fast the chance of a drop falls with the pace of the loss before it; by how much a pace on a probe that
 is learned by heart is too low at most."""
@@ -105,6 +107,8 @@ class Search:
         """
         if time.perf_counter() > self.until:
             return True
+        if len(steps) == 1:  # a path that begins anew
+            self.reference, self.done = 0, False
         if self.rises and loss[-1] >= loss[self.reference]:
             self.reference = len(steps) - 1
         start = self.reference
@@ -204,7 +208,9 @@ def read(
         return Outlook(state, before=level, seen=seen, reach=reach)
     pace = coming[0].pace
     before, after = max(coming[0].before, standing), coming[0].after
-    if not coming[0].stands and not standing > level:
+    if standing > level:  # the drop that was forecast is under way
+        pace = min(pace, _UNDER_WAY)
+    elif not coming[0].stands:
         return Outlook(State.FALLING, before=level, after=after, seen=seen, pace=pace)
     ends = search.done or len(coming) > 1 or _slows(ahead, start) or after < _FLOOR * before
     time = curve.crossing(0.5 * (before + after), search.elapsed)

@@ -24,6 +24,7 @@ _COLORS = {
     State.MINIMUM: "#7fb685",
     State.NOT_FINITE: "#d96c6c",
     State.NOT_FAR: "#cfcfcf",
+    State.BY_HEART: "#b79bc9",
     State.UNKNOWN: "#dddddd",
 }
 
@@ -54,13 +55,18 @@ def _loss(axes: "Axes", record: "WatchRecord") -> None:
     axes.plot(record.steps, record.losses, color=draw.OBSERVED, label="loss", **faint)
     if noisy:
         axes.plot(record.steps, falling(record.losses), color=draw.OBSERVED, linewidth=1.4)
+    held = any(np.isfinite(look.held_out) for look in record.looks)
+    if held:
+        axes.plot(
+            *record.told, color=draw.OBSERVED, linewidth=1.4, linestyle="--", label="held out"
+        )
     looks = [look for look in record.looks if np.isfinite(look.loss)]
     for state, color in _COLORS.items():
         some = [look for look in looks if look.state is state]
         if some:
             axes.scatter(
                 [look.step for look in some],
-                [look.loss for look in some],
+                [look.held_out if held else look.loss for look in some],
                 color=color,
                 edgecolor="0.3",
                 linewidth=0.5,
@@ -73,12 +79,8 @@ def _loss(axes: "Axes", record: "WatchRecord") -> None:
         axes.plot(told.step, told.middle, "|", color=draw.PREDICTED, markersize=9)
     if record.forecasts:
         axes.plot([], [], "|-", color=draw.PREDICTED, label="middle of the next drop, as forecast")
-    positive = record.losses[record.losses > 0]
-    if (
-        len(positive) == len(record.losses)
-        and len(positive)
-        and positive.max() > 50 * positive.min()
-    ):
+    shown = np.concatenate([record.losses, record.told[1]])
+    if len(shown) and shown.min() > 0 and shown.max() > 50 * shown.min():
         axes.set_yscale("log")
     axes.set_ylabel("loss")
     axes.set_title(record.title)
