@@ -305,7 +305,7 @@ class AbstractWatch(abc.ABC):
     def _is_minimum(self, weights: Vector, until: float) -> bool:
         """Whether the saddle test says so, where there is time for it."""
         left = until - time.perf_counter()
-        if left < _TEST_PRICE * self.budget.gradient:
+        if self.held_out is not None or left < _TEST_PRICE * self.budget.gradient:
             return False
         with Progress("saddle test", False) as bar, patience(min(left, _PATIENCE), bar):
             return saddle_report(self.landscape, weights).kind is PointKind.MINIMUM

@@ -71,7 +71,7 @@ _CHANCES = {
 }
 """How sure a drop is where none was seen."""
 _UNDER_WAY = 0.1
-"""A drop that an earlier look forecast, and that has begun, is taken for one from a plateau of such a pace."""
+"""A drop that was forecast, and has begun, is taken for one from a plateau of such a pace."""
 _STEEP, _LATEST = 4.0, 0.5
 """How fast the chance of a drop falls with the pace of the loss before it; by how much a pace on a probe that
 is learned by heart is too low at most."""

@@ -283,8 +283,16 @@ def first_below(steps: Curve, losses: Curve, forecast: Forecast) -> float:
     steps, losses : the curve.
     forecast : the forecast.
     """
-    below = np.flatnonzero((falling(losses) < forecast.middle) & (steps > forecast.made))
-    return float(steps[below[0]]) if len(below) else math.nan
+    level = falling(losses)
+    below = np.flatnonzero((level < forecast.middle) & (steps > forecast.made))
+    if len(below) == 0:
+        return math.nan
+    k = int(below[0])
+    if k == 0 or level[k - 1] <= forecast.middle:
+        return float(steps[k])
+    part = (level[k - 1] - forecast.middle) / (level[k - 1] - level[k])
+    passed = steps[k - 1] + part * (steps[k] - steps[k - 1])
+    return float(max(passed, np.nextafter(forecast.made, math.inf)))
 
 
 def _look(looks: Any, k: int, layers: Sequence[str]) -> Look:
