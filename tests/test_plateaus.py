@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import saddlewalk as sw
+from saddlewalk.curves import Jump, find_plateaus, plateau_before
 from saddlewalk.diagnose import LossCurve, find_jumps
 
 
@@ -121,3 +122,63 @@ def test_noise_that_lasts_makes_no_jumps(seed):
     jumps = find_jumps(LossCurve.of(time, clean + noise))
     assert len(jumps) == 2
     assert [jump.time for jump in jumps] == pytest.approx([300, 1200], rel=0.05)
+
+
+# --- plateaus ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("loss", "pace"),
+    [
+        (lambda t: 1 - t, 1.0),  # a tenth in a tenth of the time, four more in four
+        # exponential decay: a tenth takes log(10/9), half of it log(2)
+        (lambda t: np.exp(-40 * t), 0.25 * (np.log(2) - np.log(10 / 9)) / np.log(10 / 9)),
+        (
+            lambda t: 1 - t**4,
+            0.25 * ((5**0.25) - 1),
+        ),  # a tenth after 0.1^(1/4), half after 0.5^(1/4)
+    ],
+    ids=["line", "exponential", "power"],
+)
+def test_the_pace_of_known_curves(loss, pace):
+    t = np.linspace(0, 1, 40_001)
+    values = loss(t)
+    curve = LossCurve.of(t, values)
+    middle = curve.crossing(0.5 * (values[0] + values[-1]))
+    jump = Jump(middle, float(values[0]), float(values[-1]), 0, len(t) - 1)
+    found = plateau_before(curve, jump)
+    assert found.pace == pytest.approx(pace, rel=1e-3)
+    assert found.stands == (pace < 2 / 3)
+
+
+def test_a_staircase_has_a_plateau_before_each_step():
+    curve = LossCurve.of(TIME, sigmoids(TIME, JUMPS, LEVELS, [2.0, 3.0, 1.0]))
+    found = find_plateaus(curve)
+    np.testing.assert_allclose([one.middle for one in found], JUMPS, rtol=2e-3)
+    # logistic with rate k: a tenth of the step is gone log(9)/k before its middle, and to come as long after
+    np.testing.assert_allclose(
+        [one.end for one in found], np.array(JUMPS) - np.log(9) / np.array([2, 3, 1]), rtol=5e-3
+    )
+    assert found[0].begin == 0
+    assert JUMPS[0] < found[1].begin < found[1].end < JUMPS[1]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda t: np.exp(-t / 8),  # an ordinary training
+        lambda t: 1 / (1 + t),
+        lambda t: 2 - t / 100,  # even
+        lambda t: 1 - 0.05 / (1 + np.exp(-(t - 50))),  # a drop of a twentieth
+        lambda t: np.ones_like(t),
+    ],
+    ids=["exponential", "hyperbolic", "line", "small", "flat"],
+)
+def test_what_is_no_plateau(loss):
+    assert find_plateaus(LossCurve.of(TIME, loss(TIME))) == []
+
+
+def test_noise_does_not_make_plateaus():
+    rng = np.random.default_rng(0)
+    loss = np.exp(-TIME / 8) + 0.02 + 2e-3 * rng.normal(size=len(TIME))
+    assert find_plateaus(LossCurve.of(TIME, loss)) == []

@@ -1,6 +1,7 @@
 """The watch: what it follows ahead against true trainings, what it leaves alone, when it is silent."""
 
 import copy
+import dataclasses
 import itertools
 import json
 import math
@@ -20,9 +21,10 @@ from torch import nn  # noqa: E402
 
 from saddlewalk.torch import ModuleLandscape, Watch  # noqa: E402
 from saddlewalk.watch import State, WatchRecord  # noqa: E402
-from saddlewalk.watch.ahead import train_ahead  # noqa: E402
+from saddlewalk.watch.ahead import Ahead, train_ahead  # noqa: E402
 from saddlewalk.watch.budget import Budget  # noqa: E402
 from saddlewalk.watch.losses import LossRecord  # noqa: E402
+from saddlewalk.watch.outlook import Search, read  # noqa: E402
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -467,6 +469,98 @@ def test_silent_on_an_ordinary_training_and_at_its_end():
     train(model, optimizer, x, y, 3000, watch, 16, (30, 100, 300, 1000, 2999))
     assert watch.record.forecasts == ()
     assert {look.state for look in watch.looks} <= {State.FALLING, State.NO_DROP, State.MINIMUM}
+
+
+# --- whether a drop comes, without a step ---------------------------------------------------------------
+
+
+def outlook_of(loss, past=(), reference=0, steps=None):
+    """What is read off a future that is given, of a training with a past."""
+    steps = np.arange(len(loss), dtype=float) if steps is None else steps
+    ahead = Ahead(
+        steps=steps,
+        loss=np.asarray(loss, dtype=float),
+        slope=np.gradient(loss, steps),
+        force=np.ones(len(loss)),
+        sizes=np.ones((len(loss), 1)),
+        hidden=np.ones(1, dtype=bool),
+        evaluations=len(loss),
+    )
+    search = Search(len(past) or 100, horizon=steps[-1])
+    search.reference = reference
+    return read(ahead, Descent(1e-3), search, (np.arange(len(past)) + 0.5, np.asarray(past)))
+
+
+def test_the_chance_of_a_drop_falls_with_the_pace_before_it():
+    t = np.linspace(0, 1, 400)
+    steps = 400 * t
+    still = outlook_of(1 / (1 + np.exp(20 * (t - 0.5))), steps=steps)
+    even = outlook_of(1 - 0.9 * t, steps=steps)
+    slower = outlook_of(np.exp(-5 * t), steps=steps)
+    flat = outlook_of(np.ones(400), steps=steps)
+    chances = [one.chance() for one in (still, even, slower)]
+    assert still.state is State.PLATEAU
+    assert flat.state is State.NO_DROP
+    assert chances[0] > 0.95
+    assert chances[0] > chances[1] > chances[2]
+    assert max(chances[2], flat.chance()) < 0.1
+    # the data are slower than a probe that is learned by heart
+    assert still.chance(0.5) < still.chance()
+
+
+def test_what_was_not_seen_may_hold_a_drop():
+    steps = np.linspace(0, 100, 200)
+    ahead = outlook_of(np.ones(200), steps=steps)
+    assert dataclasses.replace(ahead, reach=0.2).chance() > ahead.chance()
+
+
+def test_noise_that_settles_is_no_drop():
+    """The loss at a floor of noise will fall by less than it shakes: no drop is said to be ahead."""
+    rng = np.random.default_rng(0)
+    past = 1 + 0.3 * rng.normal(size=400)
+    t = np.linspace(0, 1, 100)
+    ahead = 1 - 0.2 * t**4  # it begins to fall, and the end is not in sight
+    assert outlook_of(ahead, past, steps=400 * t).state is State.FALLING
+    assert outlook_of(ahead, np.ones(400), steps=400 * t).state is State.PLATEAU
+
+
+# --- a loss that is held out ---------------------------------------------------------------------------
+
+
+def test_a_held_out_loss_drops_when_it_was_forecast():
+    """The first mode hardly matters to the held-out data, the second much: their drop is the later one."""
+    x, y = data()
+    scale = torch.tensor([0.2, 4.0], dtype=torch.float64)
+    weights = torch.linalg.lstsq(x, y).solution
+    left, values, right = torch.linalg.svd(weights, full_matrices=False)
+    held = (x, x @ (left * values * scale) @ right)
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(
+        model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, held_out=held
+    )
+    told = []
+    for step in range(1500):
+        if step == 500:
+            watch.look()
+        train(model, optimizer, x, y, 1, watch)
+        told.append(watch.held_out.loss(watch.weights()))
+    look = watch.looks[0]
+    assert look.held_out == pytest.approx(told[499], rel=1e-9)
+    assert look.state is State.PLATEAU, look
+    passed = int(np.argmax(np.array(told) < look.forecast.middle)) - look.step
+    assert look.forecast.left == pytest.approx(passed, rel=0.05)
+    assert "held-out loss" in str(watch)
+    assert watch.numbers()["watch/held_out_loss"] == look.held_out
+
+
+def test_a_search_begins_anew_with_its_path():
+    search = Search(100, rises=True)
+    for k in range(1, 50):
+        search(list(range(k)), [1.0 + j for j in range(k)])
+    assert search.reference == 48
+    search([0.0], [1.0])
+    assert search.reference == 0
 
 
 # --- nothing is changed -----------------------------------------------------------------------------

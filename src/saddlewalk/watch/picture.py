@@ -84,7 +84,7 @@ def _loss(axes: "Axes", record: "WatchRecord") -> None:
         axes.set_yscale("log")
     axes.set_ylabel("loss")
     axes.set_title(record.title)
-    axes.legend(loc="upper right", fontsize=8)
+    axes.legend(loc="best", fontsize=8)
 
 
 def _forecasts(axes: "Axes", record: "WatchRecord") -> None:
