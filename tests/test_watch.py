@@ -548,7 +548,7 @@ def test_a_held_out_loss_drops_when_it_was_forecast():
     look = watch.looks[0]
     assert look.held_out == pytest.approx(told[499], rel=1e-9)
     assert look.state is State.PLATEAU, look
-    passed = int(np.argmax(np.array(told) < look.forecast.middle)) - look.step
+    passed = int(np.argmax(np.array(told[look.step :]) < look.forecast.middle))
     assert look.forecast.left == pytest.approx(passed, rel=0.05)
     assert "held-out loss" in str(watch)
     assert watch.numbers()["watch/held_out_loss"] == look.held_out
@@ -988,9 +988,8 @@ def test_checkpoints_tell_the_same(checkpoints):
     assert record.forecasts
     seen = [one for one in record.outcomes if math.isfinite(one.happened)]
     assert seen
-    assert all(
-        0 <= one.happened - one.forecast.step <= 150 for one in seen
-    )  # at the next checkpoint
+    # timed between two checkpoints
+    assert all(abs(one.happened - one.forecast.step) <= 150 for one in seen)
 
 
 def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):

@@ -40,7 +40,8 @@ from saddlewalk.landscape.recognized import (
     recognized,
     transposed,
 )
-from saddlewalk.landscape.torch import ModuleLandscape, as_numpy, unwrapped
+from saddlewalk.landscape.torch import ModuleLandscape
+from saddlewalk.landscape.torch_module import as_numpy, unwrapped
 from saddlewalk.precision import float64
 from saddlewalk.problem import Problem, compiled
 from saddlewalk.units import AbstractUnits, PooledConvolution

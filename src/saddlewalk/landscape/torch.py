@@ -9,18 +9,26 @@ kernels have no second derivative.
 
 import math
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from saddlewalk.errors import InputError
 from saddlewalk.landscape.base import AbstractLandscape, Outputs, Product, Vector, laid_out
 from saddlewalk.landscape.losses import check_name
+from saddlewalk.landscape.torch_module import (
+    as_numpy,
+    flat,
+    plain_key,
+    rows,
+    slopes_of,
+    untouched,
+    unwrapped,
+)
 from saddlewalk.landscape.torch_probe import (
     arguments,
     check_answer,
@@ -107,7 +115,7 @@ class ModuleLandscape(AbstractLandscape):
             found: dict[str, Any] = dict(unwrapped(state).named_parameters())
         else:
             found = {
-                key if key in self._trained else _plain_key(key): value
+                key if key in self._trained else plain_key(key): value
                 for key, value in state.items()
             }
         missing = [name for name in self._trained if name not in found]
@@ -148,7 +156,7 @@ class ModuleLandscape(AbstractLandscape):
         with self.probing():
             leaves = self._leaves(w)
             cost = self._price(self.answer(leaves))
-            return float(cost.detach()), self._flat(_slopes(cost, leaves), leaves)
+            return float(cost.detach()), self._flat(slopes_of(cost, leaves), leaves)
 
     def hessian_at(self, w: Any) -> Product:
         """Products with the Hessian of the loss at one place; the first backward pass is kept for all.
@@ -159,7 +167,7 @@ class ModuleLandscape(AbstractLandscape):
         """
         with self.probing():
             leaves = self._leaves(w)
-            slopes = _slopes(self._price(self.answer(leaves)), leaves, create_graph=True)
+            slopes = slopes_of(self._price(self.answer(leaves)), leaves, create_graph=True)
 
         def product(v: Any) -> Vector:
             along = self._tensors(v)
@@ -239,8 +247,9 @@ class ModuleLandscape(AbstractLandscape):
         with self.probing():
             leaves = self._leaves(w)
             if not self._answers_alone():
-                return self._rows(self.answer(leaves)[samples], leaves)
-            parts = [self._rows(self.answer(leaves, slice(k, k + 1)), leaves) for k in chosen]
+                return rows(self.answer(leaves)[samples], list(leaves.values()))
+            places = list(leaves.values())
+            parts = [rows(self.answer(leaves, slice(k, k + 1)), places) for k in chosen]
         return np.concatenate(parts) if parts else np.zeros((0, self.size))
 
     def cost(self, outputs: Any) -> float:
@@ -293,31 +302,12 @@ class ModuleLandscape(AbstractLandscape):
         if self._inside:
             yield
             return
-        modes = [] if self.training else [p for p in self.module.modules() if p.training]
-        fast = torch.backends.mha.get_fastpath_enabled()
-        cuda: list[Any] = [self.device] if self.device.type == "cuda" else []
-        with ExitStack() as stack:
-            # a seed is set on all devices
-            all_ = range(torch.cuda.device_count()) if self.training else cuda
-            stack.enter_context(torch.random.fork_rng(list(all_)))
-            stack.enter_context(torch.enable_grad())
-            stack.enter_context(torch.autocast(self.device.type, enabled=False))
-            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
-            if cuda and any(isinstance(part, nn.RNNBase) for part in self.module.modules()):
-                stack.enter_context(torch.backends.cudnn.flags(enabled=False))
-            if self.training:
-                torch.manual_seed(0)  # the same noise at every look: one function of the weights
+        with untouched(self.module, self.device, self.training):
+            self._inside = True
             try:
-                torch.backends.mha.set_fastpath_enabled(False)
-                for part in modes:
-                    part.training = False
-                self._inside = True
                 yield
             finally:
                 self._inside = False
-                for part in modes:
-                    part.training = True
-                torch.backends.mha.set_fastpath_enabled(fast)
 
     def _constants(self) -> dict[str, torch.Tensor]:
         """Frozen parameters, and copies of the buffers, which a module may write to."""
@@ -363,39 +353,7 @@ class ModuleLandscape(AbstractLandscape):
         return {name: t.detach().requires_grad_() for name, t in self._tensors(w).items()}
 
     def _flat(self, parts: Any, leaves: dict[str, torch.Tensor]) -> Vector:
-        filled = [
-            torch.zeros_like(leaf) if part is None else part
-            for part, leaf in zip(parts, leaves.values(), strict=True)
-        ]
-        return as_numpy(torch.cat([part.detach().reshape(-1) for part in filled]))
-
-    def _rows(self, answer: torch.Tensor, leaves: dict[str, torch.Tensor]) -> np.ndarray:
-        """The Jacobian of some outputs, all together where that is possible."""
-        flat, places = answer.reshape(-1), list(leaves.values())
-        units = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
-        try:
-            found = torch.autograd.grad(
-                flat, places, units, is_grads_batched=True, retain_graph=True, allow_unused=True
-            )
-        except RuntimeError:  # a layer that cannot be batched
-            return np.stack(
-                [
-                    self._flat(
-                        torch.autograd.grad(
-                            flat, places, unit, retain_graph=True, allow_unused=True
-                        ),
-                        leaves,
-                    )
-                    for unit in units
-                ]
-            )
-        filled = [
-            torch.zeros(len(flat), leaf.numel()).to(leaf)
-            if part is None
-            else part.reshape(len(flat), -1)
-            for part, leaf in zip(found, places, strict=True)
-        ]
-        return as_numpy(torch.cat(filled, dim=1))
+        return flat(parts, leaves.values())
 
     def _matrix(self, answer: torch.Tensor) -> Outputs:
         return as_numpy(answer).reshape(len(answer), -1)
@@ -428,47 +386,6 @@ class ModuleLandscape(AbstractLandscape):
             self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
 
 
-def unwrapped(module: Any) -> nn.Module:
-    """The module itself, where it is compiled (`torch.compile`) or wrapped to run in parallel.
-
-    Parameters
-    ----------
-    module : a network.
-    """
-    if not isinstance(module, nn.Module):
-        raise InputError(f"The network must be a torch.nn.Module; got {type(module).__name__}.")
-    while True:
-        inner = getattr(module, "_orig_mod", None)
-        if inner is None and isinstance(
-            module, nn.DataParallel | nn.parallel.DistributedDataParallel
-        ):
-            inner = module.module
-        if inner is None:
-            return module
-        module = inner
-
-
-def as_numpy(tensor: torch.Tensor) -> np.ndarray:
-    """A tensor of any device and precision as an array of float64.
-
-    Parameters
-    ----------
-    tensor : the values.
-    """
-    return tensor.detach().cpu().double().numpy()
-
-
-def _slopes(cost: torch.Tensor, leaves: dict[str, torch.Tensor], create_graph: bool = False) -> Any:
-    if not cost.requires_grad:
-        raise InputError(
-            "The loss does not depend on the weights in a way that PyTorch can follow: something between "
-            "(`.detach()`, `.item()`, NumPy) cuts the graph."
-        )
-    return torch.autograd.grad(
-        cost, list(leaves.values()), create_graph=create_graph, allow_unused=True
-    )
-
-
 def _named_loss(loss: Any) -> Loss:
     check_name(loss)
     if loss == "squared":
@@ -476,11 +393,3 @@ def _named_loss(loss: Any) -> Loss:
     if loss == "cross-entropy":
         return nn.functional.cross_entropy
     return loss
-
-
-def _plain_key(key: str) -> str:
-    """The name of a parameter without what compiled and parallel modules put before it."""
-    parts = key.split(".")
-    while parts and parts[0] in ("_orig_mod", "module") and len(parts) > 1:
-        parts = parts[1:]
-    return ".".join(parts)
