@@ -28,9 +28,12 @@ def run_jobs(jobs, processes, seconds):
     """
     until = time.perf_counter() + seconds
     with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        waiting = [pool.submit(work, job) for job in jobs]
+        waiting = {pool.submit(work, job): job[1] for job in jobs}
         try:
             for done in as_completed(waiting, max(until - time.perf_counter(), 1e-3)):
+                if done.exception() is not None:  # the others go on
+                    print("failed:", *waiting[done], repr(done.exception()), flush=True)
+                    continue
                 yield done.result()
         except TimeoutError:
             print("time is over", flush=True)
