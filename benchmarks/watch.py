@@ -160,12 +160,12 @@ def jobs(words, optimizers, seeds):
     pairs.sort(key=lambda pair: -KINDS[pair[0]].steps)
     for seed in range(seeds):
         yield from ((measure, (*pair, seed)) for pair in pairs)
+        if all_ and seed == 0:
+            yield from ((overhead, one) for one in (("relu", "sgd"), ("deep tanh", "adam")))
         if seed < CONTROLLED:
             starts = [(*pair, seed, start) for pair in pairs for start in (True, False)]
             # a transformer starts ordinarily, and its end is of another loss
             yield from ((control, one) for one in starts if one[0] != "transformer")
-    if all_:
-        yield from ((overhead, one) for one in (("relu", "sgd"), ("deep tanh", "adam")))
 
 
 NAMES = {2: "overhead", 3: "forecasts", 4: "controls"}

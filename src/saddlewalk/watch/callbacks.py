@@ -16,7 +16,8 @@ def lightning_watch(loss: Any, *, probe: Any, part: str = "", **options: Any) ->
     loss : loss(outputs, targets), the one that is trained.
     probe : some of the training data, `(inputs, targets)`.
     part : name of the submodule that answers to the inputs; by default the whole module.
-    **options : more of `Watch`: budget, widths, page, title, schedule, samples, clip.
+    **options : more of `Watch`: budget, widths, page, title, schedule, samples, clip,
+        held_out.
     """
     base: Any = import_extra("lightning.pytorch", "Callbacks for Lightning", "lightning").Callback
 
@@ -49,7 +50,8 @@ def trainer_watch(loss: Any, *, probe: Any, **options: Any) -> Any:
     ----------
     loss : loss(outputs, targets), the one that is trained.
     probe : some of the training data, `(inputs, targets)`; inputs by name are a dictionary.
-    **options : more of `Watch`: budget, widths, page, title, schedule, samples, clip.
+    **options : more of `Watch`: budget, widths, page, title, schedule, samples, clip,
+        held_out.
     """
     library: Any = import_extra("transformers", "Callbacks for the Trainer", "huggingface")
 
