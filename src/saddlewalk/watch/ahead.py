@@ -153,7 +153,9 @@ class Blocks:
     """
 
     def __init__(self, landscape: AbstractLandscape) -> None:
-        owner, names, first = [], [], {}
+        owner: list[np.ndarray] = []
+        names: list[tuple[str, int | None]] = []
+        first: dict[str, tuple[int, int]] = {}
         for one in landscape.parameters:
             layer, _, kind = one.name.rpartition(".")
             rows = one.shape[0] if len(one.shape) > 1 else 1
