@@ -94,7 +94,9 @@ def untouched(module: nn.Module, device: torch.device, training: bool) -> Iterat
             torch.backends.mha.set_fastpath_enabled(fast)
 
 
-def slopes_of(cost: torch.Tensor, leaves: dict[str, torch.Tensor], create_graph: bool = False) -> Any:
+def slopes_of(
+    cost: torch.Tensor, leaves: dict[str, torch.Tensor], create_graph: bool = False
+) -> Any:
     """Gradients of a loss by each of some tensors; `None` where it does not depend on one.
 
     Parameters
