@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from saddlewalk.cli.exploring import explore
 from saddlewalk.cli.options import flag_of, in_flags, run_from_flags, takes_run
 from saddlewalk.cli.papers import reproduce
 from saddlewalk.cli.results import note, reserve_folder, show, write_folder
@@ -150,7 +151,7 @@ def diagnose(
     run = _prepared(setting, options, out, force)
     path = run.train()
     found: Any = find_regime(path) if regime else find_phases(path)
-    _finish(found, {**found.to_json(), "setting": setting}, run, out, force, as_json)
+    _finish(found, {**found.to_json(), "setting": setting}, run, out, force, as_json, path)
     _exit_if_cut_short(path)
 
 
@@ -179,6 +180,7 @@ def settings(as_json: bool) -> None:
             click.echo(f"  {flag_of(option)}{shown}")
 
 
+main.add_command(explore)
 main.add_command(reproduce)
 main.add_command(sweep)
 main.add_command(watch)
@@ -193,11 +195,18 @@ def _prepared(setting: str, options: dict[str, Any], out: str | None, force: boo
 
 
 def _finish(
-    result: Any, record: dict[str, Any], run: Run, out: str | None, force: bool, as_json: bool
+    result: Any,
+    record: dict[str, Any],
+    run: Run,
+    out: str | None,
+    force: bool,
+    as_json: bool,
+    seen: Any = None,
 ) -> None:
+    """Show a result and keep it, with a page of the run that is `seen` in it (itself by default)."""
     show(result, record, as_json)
     if out is not None:
-        write_folder(out, force, result, record, run.to_json())
+        write_folder(out, force, result, record, run.to_json(), result if seen is None else seen)
 
 
 def _exit_if_cut_short(path: Any) -> None:

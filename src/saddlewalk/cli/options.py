@@ -58,6 +58,11 @@ def takes_run(*, predicts: bool = False, trains: bool = False) -> Callable:
     return _decorated([click.argument("setting"), *flags, *_PLACE])
 
 
+def takes_options(function: Callable) -> Callable:
+    """A command that takes the options of a comparison, without its setting."""
+    return _decorated([_flag(name, one) for name, one in _OPTIONS.items()])(function)
+
+
 def run_from_flags(setting: str, options: dict[str, Any]) -> Run:
     """The run that a command line asks for; what is not given is left to the defaults of a run."""
     asked = {k: v for k, v in options.items() if k in _OPTIONS and v is not None}

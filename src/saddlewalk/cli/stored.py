@@ -6,7 +6,7 @@ import click
 from click.core import ParameterSource
 
 from saddlewalk import store
-from saddlewalk.cli.results import fingerprint, note, provenance, reserve_folder, show
+from saddlewalk.cli.results import fingerprint, note_folder, provenance, reserve_folder, show
 from saddlewalk.errors import InputError, import_extra
 
 _OF_STORED = {"weight_decay", "image"}
@@ -72,4 +72,4 @@ def diagnose_stored(
             config = {"network": options["setting"], "data": options["data"], "image": image}
             config |= {"network_sha256": fingerprint(options["setting"]), **settings}
             store.write_json(provenance(config), folder / "config.json")
-        note(f"wrote {options['out']}/ ({', '.join(store.FOLDER)})")
+        note_folder(options["out"])

@@ -78,7 +78,7 @@ def sweep(
     errors = Counter(str(words) for words in found["error"].values.ravel() if words)
     record = {
         "store": out,
-        "dims": dict(found.sizes),
+        "dims": dict(found["status"].sizes),
         **counts,
         "variables": measured,
         "errors": dict(errors.most_common(_MOST_ERRORS)),

@@ -5,7 +5,7 @@ from typing import Any
 import click
 
 from saddlewalk import store
-from saddlewalk.cli.results import fingerprint, note, provenance, reserve_folder, show
+from saddlewalk.cli.results import fingerprint, note, note_folder, provenance, reserve_folder, show
 from saddlewalk.errors import import_extra
 
 
@@ -61,4 +61,4 @@ def watch(
             config = {"checkpoints": list(checkpoints), "data": data, **options}
             config["checkpoints_sha256"] = [fingerprint(one) for one in checkpoints]
             store.write_json(provenance(config), folder / "config.json")
-        note(f"wrote {out}/ ({', '.join(store.FOLDER)})")
+        note_folder(out)

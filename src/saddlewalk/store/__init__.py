@@ -1,8 +1,10 @@
 """Results on disk: written whole or not at all, never unpickled."""
 
 from saddlewalk.store.disk import FOLDER as FOLDER
+from saddlewalk.store.disk import check_file_free as check_file_free
 from saddlewalk.store.disk import check_folder_free as check_folder_free
 from saddlewalk.store.disk import clear_drafts as clear_drafts
+from saddlewalk.store.disk import kind_of as kind_of
 from saddlewalk.store.disk import load_dataset as load_dataset
 from saddlewalk.store.disk import lock_folder as lock_folder
 from saddlewalk.store.disk import new_folder as new_folder

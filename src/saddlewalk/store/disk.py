@@ -21,7 +21,7 @@ from typing import Any
 from saddlewalk.errors import InputError
 from saddlewalk.interrupts import answering_interrupts
 
-FOLDER = ("result.nc", "result.json", "figure.png", "figure.svg", "config.json")
+FOLDER = ("result.nc", "result.json", "figure.png", "figure.svg", "explore.html", "config.json")
 """The files of a result folder."""
 
 _ASIDE = "replaced"
@@ -105,6 +105,24 @@ def new_folder(path: str | Path, force: bool = False) -> Iterator[Path]:
             os.replace(draft, target)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def check_file_free(path: str | Path) -> None:
+    """Refuse a file that cannot be written, before computing; one that exists is replaced.
+
+    Parameters
+    ----------
+    path : file that is to be made.
+    """
+    target = Path(path)
+    if not target.name or target.is_dir():
+        raise InputError(f"{path or 'Nothing'} is no name of a file: a folder cannot be replaced.")
+    if not target.parent.is_dir():
+        raise InputError(f"Cannot write {target}: the folder {target.parent} does not exist.")
+    try:  # permissions do not tell for every file system
+        tempfile.TemporaryFile(dir=target.parent).close()
+    except OSError as error:
+        raise InputError(f"Cannot write {target}: {error.strerror}.") from error
 
 
 def clear_drafts(path: str | Path) -> None:
@@ -216,6 +234,16 @@ def save_dataset(data: Any, path: str | Path) -> Path:
     return Path(path)
 
 
+def kind_of(path: str | Path) -> str:
+    """What kind of result a file holds.
+
+    Parameters
+    ----------
+    path : file to read.
+    """
+    return str(_opened(path).attrs.get("kind", "no saddlewalk result"))
+
+
 def load_dataset(path: str | Path, kind: str) -> Any:
     """Read a Dataset, or a tree of them, back and check that it is of this kind.
 
@@ -224,21 +252,25 @@ def load_dataset(path: str | Path, kind: str) -> Any:
     path : file to read.
     kind : the `kind` that its attributes must name.
     """
+    data = _opened(path)
+    if data.attrs.get("kind") != kind:
+        seen = data.attrs.get("kind", "no saddlewalk result")
+        raise InputError(f"{path} holds {seen!r}, not {kind!r}.")
+    return data
+
+
+def _opened(path: str | Path) -> Any:
     import xarray as xr
 
     if not Path(path).is_file():
         raise InputError(f"There is no file {path}.")
     try:
         with xr.open_datatree(path, engine="h5netcdf") as tree:
-            data = tree.load() if tree.children else tree.to_dataset().load()
+            return tree.load() if tree.children else tree.to_dataset().load()
     except Exception as error:
         raise InputError(
             f"{path} is not a readable saddlewalk file ({type(error).__name__}: {error})."
         ) from error
-    if data.attrs.get("kind") != kind:
-        seen = data.attrs.get("kind", "no saddlewalk result")
-        raise InputError(f"{path} holds {seen!r}, not {kind!r}.")
-    return data
 
 
 def write_json(value: Any, path: str | Path) -> None:

@@ -6,4 +6,5 @@ from saddlewalk.sweep.plan import latin_hypercube as latin_hypercube
 from saddlewalk.sweep.plan import product as product
 from saddlewalk.sweep.plan import uniform as uniform
 from saddlewalk.sweep.results import Results as Results
+from saddlewalk.sweep.results import Series as Series
 from saddlewalk.sweep.run import sweep as sweep

@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 from saddlewalk.errors import InputError, import_extra
 from saddlewalk.interrupts import heeding_interrupts
-from saddlewalk.sweep.results import Values
+from saddlewalk.sweep.results import Series, Values
 
 Batch = tuple[int, ...]
 """Numbers of the cells that run together."""
@@ -69,7 +69,9 @@ def numbers_of(found: Any) -> Values:
     return {str(name): _number(name, value) for name, value in found.items()}
 
 
-def _number(name: str, value: Any) -> float:
+def _number(name: str, value: Any) -> float | Series:
+    if isinstance(value, Series):
+        return Series(np.asarray(value.values, dtype=float))
     array = np.asarray(value)
     if array.size != 1 or array.dtype.kind not in "fiub":
         shape = f" of shape {array.shape}" if array.ndim else ""

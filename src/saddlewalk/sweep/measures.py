@@ -15,15 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.agreement import compare
+from saddlewalk.agreement import Agreement, compare
 from saddlewalk.diagnose import find_phases, find_regime
 from saddlewalk.errors import InputError, nearest
+from saddlewalk.explore.stores import curves_of
 from saddlewalk.features import RFMClassifier, RFMRegressor
 from saddlewalk.flow import Trajectory
 from saddlewalk.settings import Run, find_setting, run_options, train_runs
+from saddlewalk.sweep.results import Series
 from saddlewalk.tasks import Samples
 
-Numbers = dict[str, float]
+Numbers = dict[str, Any]
 _NAN = float("nan")
 _TRAINED = ("start", "motion", "training")
 _ESTIMATORS = {"regressor": RFMRegressor, "classifier": RFMClassifier}
@@ -135,7 +137,10 @@ def _trained(run: Run, path: Trajectory) -> Numbers:
 
 def _compared(run: Run, path: Trajectory) -> Numbers:
     """Whether the order is right, and the largest errors of times and levels in the stages reached."""
-    agreement = compare(run.predict(progress=False), path)
+    return _numbers_of(compare(run.predict(progress=False), path))
+
+
+def _numbers_of(agreement: Agreement) -> Numbers:
     return {
         "order": float(agreement.order),
         "stages_predicted": len(agreement.predicted.stages),
@@ -144,6 +149,13 @@ def _compared(run: Run, path: Trajectory) -> Numbers:
         "time_error": _largest(agreement.time_error),
         "level_error": _largest(agreement.level_error),
     }
+
+
+def _curved(run: Run, path: Trajectory) -> Numbers:
+    """The numbers of a comparison, and its curves, for `saddlewalk explore`."""
+    agreement = compare(run.predict(progress=False), path)
+    curves = {name: Series(values) for name, values in curves_of(agreement).items()}
+    return {**_numbers_of(agreement), **curves}
 
 
 def _diagnosed(run: Run, path: Trajectory) -> Numbers:
@@ -171,6 +183,7 @@ MEASURES: dict[str, Any] = {
         Prediction(),
         Training("train", _trained),
         Training("compare", _compared, (*_TRAINED, "prediction")),
+        Training("curves", _curved, (*_TRAINED, "prediction")),
         Training("diagnose", _diagnosed),
         Training("regime", _placed),
         Fit(),

@@ -8,7 +8,7 @@ writes, many may read.
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -25,7 +25,20 @@ _DECIDE = ("saddlewalk", "jax", "numpy")
 _PER_FILE = 4096
 """Cells in a file: few files to open, and little to write anew for one cell."""
 
-Values = Mapping[str, float]
+
+
+class Series(NamedTuple):
+    """Numbers in a row (or a table) that a measure keeps beside its single ones.
+
+    Parameters
+    ----------
+    values : an array, of the same shape in every cell; NaN where a cell has fewer numbers.
+    """
+
+    values: np.ndarray
+
+
+Values = Mapping[str, float | Series]
 
 
 class Results:
@@ -52,7 +65,7 @@ class Results:
         self._group = _reopened(self.path, fingerprint)
         self._unlock = lock_folder(self.path)
         self._held = {
-            name: np.asarray(array[...]).ravel()
+            name: np.asarray(array[...]).reshape(len(plan), *array.shape[len(plan.shape) :])
             for name, array in self._group.arrays()
             if name not in plan.coordinates() and (self._names or name in (STATUS, ERROR))
         }
@@ -130,27 +143,33 @@ class Results:
             return f"A measured number cannot be called '{taken[0]}'."
         known = set(self._held) - {STATUS, ERROR}
         if not known:
-            for name in values:
-                self._held[name] = np.full(len(self.plan), np.nan)
-                self._array(name, np.dtype("float64"), self.plan.dims)
+            for name, value in values.items():
+                shape = _shape(value)
+                self._held[name] = np.full((len(self.plan), *shape), np.nan)
+                rows = {f"{name}_{k}": length for k, length in enumerate(shape)}
+                self._array(name, np.dtype("float64"), {**self.plan.dims, **rows})
             self._group.attrs["measured"] = list(values)
             zarr.consolidate_metadata(self._group.store)
         elif set(values) != known:
             return f"This cell gave {sorted(values)}, others gave {sorted(known)}."
+        for name, value in values.items():
+            if _shape(value) != self._held[name].shape[1:]:
+                return f"'{name}' of this cell has shape {_shape(value)}, of others {self._held[name].shape[1:]}."
         return values
 
     def _keep(self, number: int, values: Values) -> None:
         for name, value in values.items():
-            self._held[name][number] = value
+            self._held[name][number] = value.values if isinstance(value, Series) else value
         self._held[ERROR][number] = ""
 
     def _flush(self, name: str, blocks: set[tuple[int, ...]]) -> None:
         """Write files anew."""
         array: Any = self._group[name]
-        held = self._held[name].reshape(self.plan.shape)
+        held = self._held[name].reshape(*self.plan.shape, *self._held[name].shape[1:])
         for block in blocks:
             region = tuple(
-                slice(k * size, (k + 1) * size) for k, size in zip(block, array.chunks, strict=True)
+                slice(k * size, (k + 1) * size)
+                for k, size in zip(block, array.chunks, strict=False)  # rows of a cell stay whole
             )
             array[region] = held[region]
 
@@ -186,13 +205,14 @@ class Results:
 
     def _array(self, name: str, dtype: np.dtype, dims: Mapping[str, int]) -> Any:
         shape = tuple(dims.values())
+        cells = shape[: len(self.plan.shape)]
         array = self._group.create_array(
             name,
             shape=shape,
             dtype=str if dtype.kind == "U" else dtype,
-            chunks=_chunks(shape),
+            chunks=(*_chunks(cells), *shape[len(cells) :]),
             # what is not written reads as missing: right for numbers alone
-            fill_value=np.nan if dtype.kind == "f" and len(dims) == len(self.plan.dims) else None,
+            fill_value=np.nan if dtype.kind == "f" and len(dims) >= len(self.plan.dims) else None,
             overwrite=True,  # one that was being made when the run was killed
         )
         array.attrs["_ARRAY_DIMENSIONS"] = list(dims)
@@ -237,6 +257,10 @@ def _reopened(path: Path, fingerprint: str) -> Any:
             "are not mixed. Give a new store."
         )
     return group
+
+
+def _shape(value: float | Series) -> tuple[int, ...]:
+    return value.values.shape if isinstance(value, Series) else ()
 
 
 def _chunks(shape: tuple[int, ...]) -> tuple[int, ...]:

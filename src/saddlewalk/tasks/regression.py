@@ -41,15 +41,31 @@ def sparse_regression(
         raise InputError(f"`noise` must be non-negative; got {noise}.")
     if not -1 < correlation < 1:
         raise InputError(f"`correlation` must lie strictly between -1 and 1; got {correlation}.")
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=(samples, dim))
+    x, beta, error = draw_regression(samples, dim, sparsity, seed)
     for j in range(1, dim):
         x[:, j] = correlation * x[:, j - 1] + np.sqrt(1 - correlation**2) * x[:, j]
+    y = x @ beta + noise * error
+    return from_arrays(x, y, name="sparse regression")
+
+
+def draw_regression(
+    samples: int, dim: int, sparsity: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """What `sparse_regression` is made of: independent inputs, coefficients, and noise of size 1.
+
+    Parameters
+    ----------
+    samples : number of samples.
+    dim : number of inputs.
+    sparsity : coefficients that are not zero.
+    seed : seed of the draw.
+    """
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(samples, dim))
     beta = np.zeros(dim)
     support = rng.choice(dim, size=sparsity, replace=False)
     beta[support] = rng.choice([-1.0, 1.0], size=sparsity) * 4.0 / np.arange(1, sparsity + 1)
-    y = x @ beta + noise * rng.normal(size=samples)
-    return from_arrays(x, y, name="sparse regression")
+    return x, beta, rng.normal(size=samples)
 
 
 def linear_map(
@@ -71,13 +87,27 @@ def linear_map(
     for name, value in {"dim": dim, "outputs": outputs}.items():
         if value < 1:
             raise InputError(f"`{name}` must be at least 1; got {value}.")
+    b, axes = draw_map(dim, outputs, commuting, seed)
+    covariance = axes * np.arange(1, dim + 1) ** -float(decay) @ axes.T
+    return from_moments(covariance, b @ covariance, name="linear map")
+
+
+def draw_map(
+    dim: int, outputs: int, commuting: bool, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """What `linear_map` is made of: the map B, and the axes of the inputs, one a column.
+
+    Parameters
+    ----------
+    dim : number of inputs.
+    outputs : number of outputs.
+    commuting : let the inputs have the right singular vectors of B as axes.
+    seed : seed of the draw.
+    """
     rng = np.random.default_rng(seed)
     b = rng.normal(size=(outputs, dim))
     axes = np.linalg.qr(rng.normal(size=(dim, dim)))[0]
-    if commuting:
-        axes = np.linalg.svd(b)[2].T
-    covariance = axes * np.arange(1, dim + 1) ** -float(decay) @ axes.T
-    return from_moments(covariance, b @ covariance, name="linear map")
+    return b, np.linalg.svd(b)[2].T if commuting else axes
 
 
 def hidden_directions(

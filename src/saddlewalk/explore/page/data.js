@@ -1,0 +1,116 @@
+/* Data of the page: arrays out of base64, numbers as words, curves thinned and looked up. */
+(function (app) {
+  "use strict";
+
+  function bytes(text) {
+    const raw = atob(text), found = new Uint8Array(raw.length);
+    for (let i = 0; i < raw.length; i++) found[i] = raw.charCodeAt(i);
+    return found.buffer;
+  }
+
+  /* A packed array: its numbers, and its shape beside them. */
+  function unpack(packed) {
+    if (!packed) return null;
+    const values = packed.f64 !== undefined ? new Float64Array(bytes(packed.f64)) : new Float32Array(bytes(packed.f32));
+    values.shape = packed.shape;
+    return values;
+  }
+
+  /* A short decimal, as tables of the command line have it; a dash where there is no number. */
+  function number(value, digits = 5) {
+    if (value === null || value === undefined || !Number.isFinite(value)) return "–";
+    const power = value === 0 ? 0 : Math.floor(Math.log10(Math.abs(Number(value.toPrecision(digits)))));
+    const words = power < -4 || power >= Math.max(digits, 5) ? Number(value.toPrecision(digits)).toExponential().replace("e+", "e") : String(Number(value.toPrecision(digits)));
+    return words.replaceAll("-", "−");
+  }
+
+  /* The last place of a rising array that is not above x. */
+  function placeBefore(values, x) {
+    let low = 0, high = values.length - 1;
+    while (low < high) {
+      const middle = (low + high + 1) >> 1;
+      if (values[middle] <= x) low = middle; else high = middle - 1;
+    }
+    return low;
+  }
+
+  function nearest(values, x) {
+    const low = placeBefore(values, x), high = Math.min(low + 1, values.length - 1);
+    return Math.abs(values[high] - x) < Math.abs(values[low] - x) ? high : low;
+  }
+
+  /* Places of so many points, evenly along the curve on linear and log axes. */
+  function thinned(time, loss, most) {
+    const n = time.length;
+    if (n <= most) return Array.from({ length: n }, (_, i) => i);
+    const length = new Float64Array(n), low = Math.max(1e-300, Math.min(...loss));
+    for (const values of [time, loss, loss.map((v) => Math.log(Math.max(v, low))), time.map((v) => Math.log(Math.max(v, time[1])))]) {
+      let total = 0;
+      for (let i = 1; i < n; i++) total += Math.abs(values[i] - values[i - 1]);
+      for (let i = 1, sum = 0; i < n && total > 0; i++) { sum += Math.abs(values[i] - values[i - 1]) / total; length[i] += sum; }
+    }
+    const places = new Set([0]);
+    for (let k = 1, i = 0; k < most; k++) {
+      while (i < n - 1 && length[i] < (length[n - 1] * k) / (most - 1)) i++;
+      places.add(i);
+    }
+    return [...places.add(n - 1)].sort((a, b) => a - b);
+  }
+
+  /* The predicted loss at a time: the level of the staircase. */
+  function levelAt(predicted, time) {
+    let level = predicted.initial_loss;
+    for (const stage of predicted.stages) if (stage.time <= time) level = stage.loss;
+    return level;
+  }
+
+  /* When the curve passes the middle between the levels of each predicted jump; NaN where it does not. */
+  function crossings(record) {
+    if (!record.predicted || !record.time) return [];
+    let before = record.predicted.initial_loss, from = 0;
+    return record.predicted.stages.map((stage) => {
+      const middle = (before + stage.loss) / 2;
+      before = stage.loss;
+      for (let i = Math.max(1, from); i < record.loss.length; i++)
+        if (record.loss[i] <= middle && record.loss[i - 1] > middle) {
+          from = i;
+          const part = (record.loss[i - 1] - middle) / (record.loss[i - 1] - record.loss[i]);
+          return record.time[i - 1] + part * (record.time[i] - record.time[i - 1]);
+        }
+      return NaN;
+    });
+  }
+
+  /* A run as it lies in the page, with its arrays unpacked; panels are looked up when the cursor comes there. */
+  function opened(cell) {
+    if (!cell || cell.opened) return cell;
+    const record = { ...cell, opened: true, time: unpack(cell.time), loss: unpack(cell.loss) };
+    if (cell.predicted && cell.predicted.curve)
+      record.predicted = { ...cell.predicted, curve: { time: unpack(cell.predicted.curve.time), loss: unpack(cell.predicted.curve.loss) } };
+    if (cell.grown) record.grown = { ...cell.grown, time: unpack(cell.grown.time), values: unpack(cell.grown.values) };
+    if (cell.panels) {
+      record.moments = unpack(cell.moments);
+      const panels = cell.panels.map((panel) => {
+        const values = unpack(panel.values);
+        return { ...panel, values, most: range(panel.kind === "dials" ? [] : values), unsigned: !values.some((value) => value < 0) };
+      });
+      record.panelsAt = (time) => {
+        const k = nearest(record.moments, time);
+        return panels.map((panel) => {
+          const size = panel.values.shape[1] * panel.values.shape[2];
+          return { ...panel, moment: record.moments[k], values: panel.values.subarray(k * size, (k + 1) * size) };
+        });
+      };
+    }
+    return record;
+  }
+
+  /* The largest size of a number in a panel over the whole run: its scale. */
+  function range(values) {
+    let most = 0;
+    for (const value of values) if (Number.isFinite(value)) most = Math.max(most, Math.abs(value));
+    return most;
+  }
+
+  app.data = { unpack, number, placeBefore, nearest, thinned, levelAt, crossings, opened, range };
+})((window.saddlewalk = window.saddlewalk || {}));
