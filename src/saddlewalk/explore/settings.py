@@ -85,15 +85,24 @@ def _swept(run: Run, axes: Axes, given: Mapping[str, Any], told: Told) -> Record
             record = record_of(one.compare(progress=False), most_moments=_moments(combinations), exact=False)
         except ValueError as error:
             record = {"error": str(error)}
-        cells.append({**record, "time": record.get("time")})
+        cells.append(record)
+    plain = {**run.to_json(), "width": run.problem.width}
     return {
         "name": run.setting,
         "about": find_setting(run.setting).summary,
         "command": _command(run.setting, fixed, axes),
-        "axes": [{"name": name, "values": list(values)} for name, values in axes.items()],
+        "axes": [
+            {"name": name, "values": list(values), "start": _place(values, plain.get(name))}
+            for name, values in axes.items()
+        ],
         "cells": cells,
         "notes": [],
     }
+
+
+def _place(values: Sequence[Any], wanted: Any) -> int:
+    """Where a slider starts: at what the setting has by itself."""
+    return list(values).index(wanted) if wanted in values else 0
 
 
 def _moments(combinations: Sequence[Any]) -> int:

@@ -36,7 +36,7 @@
           { ...axis, label: options.label, labelSize: 20, size: 56, values: ticks(options.logLoss) },
         ],
         series: [{}, ...series],
-        hooks: { draw: [...(options.over ? [options.over] : []), () => { if (marked) at(...marked); }] },
+        hooks: { drawAxes: options.under ? [options.under] : [], draw: [...(options.over ? [options.over] : []), () => { if (marked) at(...marked); }] },
       }, data, place);
       mark = document.createElement("div");
       mark.className = "time-mark";
@@ -98,40 +98,43 @@
     return "10" + [...String(k)].map((c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[Number(c)])).join("");
   }
 
-  /* The staircase over the loss: dashed levels, jumps, and names where there is room. */
-  function staircase(record, options) {
-    return (plot) => {
-      const predicted = record.predicted;
-      const { ctx, bbox } = plot, ratio = devicePixelRatio || 1;
-      ctx.save();
-      ctx.beginPath();
-      ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
-      ctx.clip();
-      const [low, high] = options.view;
-      const X = (t) => plot.valToPos(Math.min(Math.max(t, low), high), "x", true);
-      const Y = (l) => plot.valToPos(options.logLoss ? Math.max(l, options.reach[0] / 10) : l, "y", true);
-      if (predicted) {
-        ctx.strokeStyle = css("--predicted");
-        ctx.lineWidth = 2 * ratio;
-        ctx.setLineDash([6 * ratio, 4 * ratio]);
-        ctx.beginPath();
-        ctx.moveTo(X(low), Y(predicted.initial_loss));
-        let level = predicted.initial_loss;
-        for (const stage of predicted.stages) {
-          ctx.lineTo(X(stage.time), Y(level));
-          ctx.lineTo(X(stage.time), Y(stage.loss));
-          level = stage.loss;
-        }
-        ctx.lineTo(X(high), Y(level));
-        ctx.stroke();
-      }
-      names(plot, record, options, X, Y, ratio);
-      ctx.restore();
-    };
+  /* Draw inside the axes, with places in pixels of the canvas. */
+  function inside(plot, options, body) {
+    const { ctx, bbox } = plot, ratio = devicePixelRatio || 1, [low, high] = options.view;
+    ctx.save();
+    ctx.beginPath();
+    ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height);
+    ctx.clip();
+    const X = (t) => plot.valToPos(Math.min(Math.max(t, low), high), "x", true);
+    const Y = (l) => plot.valToPos(options.logLoss ? Math.max(l, options.reach[0] / 10) : l, "y", true);
+    body(ctx, bbox, ratio, X, Y);
+    ctx.restore();
   }
 
-  function names(plot, record, options, X, Y, ratio) {
-    const { ctx, bbox } = plot;
+  /* The staircase over the loss: dashed levels and jumps. */
+  function staircase(record, options) {
+    return (plot) => inside(plot, options, (ctx, bbox, ratio, X, Y) => {
+      const { predicted } = record;
+      if (!predicted) return;
+      ctx.strokeStyle = css("--predicted");
+      ctx.lineWidth = 2 * ratio;
+      ctx.setLineDash([6 * ratio, 4 * ratio]);
+      ctx.beginPath();
+      ctx.moveTo(X(options.view[0]), Y(predicted.initial_loss));
+      let level = predicted.initial_loss;
+      for (const stage of predicted.stages) {
+        ctx.lineTo(X(stage.time), Y(level));
+        ctx.lineTo(X(stage.time), Y(stage.loss));
+        level = stage.loss;
+      }
+      ctx.lineTo(X(options.view[1]), Y(level));
+      ctx.stroke();
+    });
+  }
+
+  /* Names of the jumps under the curve, the large ones first, where there is room. */
+  function names(record, options) {
+    return (plot) => inside(plot, options, (ctx, bbox, ratio, X, Y) => {
     const stages = record.predicted ? record.predicted.stages : record.observed || [];
     ctx.font = `${11.5 * ratio}px system-ui, sans-serif`;
     ctx.fillStyle = css(record.predicted ? "--predicted" : "--observed");
@@ -150,13 +153,10 @@
       const crossed = taken.some((b) => b[0] < box[2] + 4 && b[2] > box[0] - 4 && b[1] < box[3] && b[3] > box[1]);
       if (crossed || box[2] > bbox.left + bbox.width || stage.learned === "") continue;
       taken.push(box);
-      ctx.strokeStyle = css("--card");
-      ctx.lineWidth = 4 * ratio;
-      ctx.lineJoin = "round";
-      ctx.strokeText(text, x, y);
       ctx.fillText(text, x, y);
     }
+    });
   }
 
-  app.charts = { Chart, color, dash, css, staircase, night };
+  app.charts = { Chart, color, dash, css, staircase, names, night };
 })((window.saddlewalk = window.saddlewalk || {}));

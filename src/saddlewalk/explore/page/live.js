@@ -47,7 +47,28 @@
       y[a] = sum / root;
       for (let j = 0; j < d; j++) x[a * d + j] /= root;
     }
-    return new app.flow.Data(x, y, n, d, 1, 0);
+    return compressed(x, y, n, d);
+  }
+
+  /* As many virtual samples as inputs, by Gram and Schmidt: x = q r, and y = q t + what no map explains. */
+  function compressed(x, y, n, d) {
+    const r = new Float64Array(d * d), t = new Float64Array(d);
+    const along = (f, g) => { let sum = 0; for (let a = 0; a < n; a++) sum += f(a) * g(a); return sum; };
+    for (let j = 0; j < d; j++) {
+      const column = (a) => x[a * d + j], length = Math.sqrt(along(column, column));
+      if (length === 0) continue;
+      r[j * d + j] = length;
+      for (let a = 0; a < n; a++) x[a * d + j] /= length;
+      for (let k = j + 1; k < d; k++) {
+        const part = along(column, (a) => x[a * d + k]);
+        r[j * d + k] = part;
+        for (let a = 0; a < n; a++) x[a * d + k] -= part * x[a * d + j];
+      }
+      t[j] = along(column, (a) => y[a]);
+      for (let a = 0; a < n; a++) y[a] -= t[j] * x[a * d + j];
+    }
+    const lost = along((a) => y[a], (a) => y[a]) / 2;
+    return new app.flow.Data(r, t, d, d, 1, lost > 1e-26 * along((j) => t[j] ?? 0, (j) => t[j] ?? 0) ? lost : 0);
   }
 
   /* y = B x for inputs with eigenvalues k^-decay along given axes: as many virtual samples as axes. */
@@ -157,7 +178,9 @@
       run, panels, predicted: app.staircase.linear(data, mixed, width, scale),
       grown: (time, keep) => {
         const few = keep.filter((_, k) => k % 3 === 0 || k === keep.length - 1);
-        return grown(few.map((k) => run.time[k]), few.map((k) => values(run.states[k])), values(last).map((_, k) => `singular value ${k}`), "singular value of the map");
+        const found = grown(few.map((k) => run.time[k]), few.map((k) => values(run.states[k])), values(last).map((_, k) => `singular value ${k}`), "singular value of the map");
+        found.at = (moment) => values(run.states[keep[app.data.nearest(time, moment)]]);
+        return found;
       },
     };
   }

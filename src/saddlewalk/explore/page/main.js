@@ -150,6 +150,7 @@
     const reach = logLoss ? [Math.max(Math.min(...seen), 1e-10 * top) / 2, top * 2] : [0, top * 1.06];
     const options = { view, reach, logTime, logLoss, label: "loss", dot: true };
     options.over = app.charts.staircase(record, options);
+    options.under = app.charts.names(record, options);
     const time = record.time || Float64Array.of(low, end), values = record.loss || Float64Array.of(NaN, NaN);
     const from = logTime ? Math.max(0, time.findIndex((t) => t > 0)) : 0;
     const cut = (array, on) => Array.from(array.subarray(from), (v) => (Number.isFinite(v) && !(on && v <= 0) ? v : null));
@@ -225,8 +226,9 @@
   function showLearned(time) {
     const { grown } = state.record;
     if (!grown) return;
-    const k = nearest(grown.time, time);
-    learnedRows.forEach((row, j) => { row.value.textContent = number(grown.values[k * grown.names.length + j], 4); });
+    const many = grown.names.length, k = nearest(grown.time, time);
+    const now = grown.at ? grown.at(time) : grown.values.subarray(k * many, (k + 1) * many);
+    learnedRows.forEach((row, j) => { row.value.textContent = number(now[j], 4); });
   }
 
   function jump(step) {

@@ -1,0 +1,285 @@
+"""What goes into a page of the explorer, and what is said where it cannot be made; no browser is needed."""
+
+import base64
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import saddlewalk as sw
+from saddlewalk.explore import (
+    default_networks,
+    network_of_run,
+    network_of_setting,
+    network_of_store,
+    write_page,
+)
+from saddlewalk.explore.packed import moments_to_keep, packed
+from saddlewalk.explore.page import page_of
+from saddlewalk.explore.runs import record_of
+from saddlewalk.settings import Run
+from saddlewalk.sweep import Series, grid, sweep
+
+
+def unpacked(one):
+    kind = np.float64 if "f64" in one else np.float32
+    return np.frombuffer(base64.b64decode(one.get("f64") or one["f32"]), kind).reshape(one["shape"])
+
+
+def inside(page):
+    """The data that a page holds, read as a browser does."""
+    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+    return json.loads(found[1])
+
+
+@pytest.fixture(scope="module")
+def agreement(fig3, fig3_paths):
+    return sw.compare(sw.predict(fig3, sw.units.Diagonal(), 1e-6), fig3_paths[1e-6])
+
+
+def test_arrays_survive():
+    values = np.array([[1.0, np.nan, np.inf], [1e-300, -2.5, 3.0]])
+    np.testing.assert_array_equal(unpacked(packed(values)), values)
+    assert unpacked(packed(values, exact=False)).dtype == np.float32
+
+
+def test_thinning_keeps_ends_and_drops():
+    time = np.linspace(0, 10, 5001)
+    loss = 1 / (1 + np.exp(40 * (time - 5)))
+    keep = moments_to_keep(time, loss, 100)
+    assert len(keep) <= 100
+    assert {0, 5000} <= set(keep)
+    drawn = np.interp(time, time[keep], loss[keep])
+    assert np.abs(drawn - loss).max() < 0.01
+
+
+def test_a_run_is_shown_with_its_own_numbers(agreement):
+    record, path = record_of(agreement), agreement.observed
+    time, loss = unpacked(record["time"]), unpacked(record["loss"])
+    keep = np.isin(path.time, time)
+    np.testing.assert_array_equal(path.time[keep], time)
+    np.testing.assert_array_equal(path.loss[keep], loss)
+    assert [stage["time"] for stage in record["predicted"]["stages"]] == agreement.predicted.jump_times
+    titles = [panel["title"] for panel in record["panels"]]
+    assert titles == ["Coefficients u·v", "Utility of dormant units", "Residual along each input"]
+
+
+def test_utility_and_residual_by_hand(agreement, fig3):
+    """U = beta_i E[r x_i] over |theta_i|^2, and E[r x_i], from the samples themselves."""
+    record, path = record_of(agreement), agreement.observed
+    moments = unpacked(record["moments"])
+    utility, residual = (unpacked(panel["values"])[:, :, 0] for panel in record["panels"][1:3])
+    for k, moment in enumerate(moments):
+        row = int(np.flatnonzero(path.data["saved"].values == moment)[0])
+        theta = path.parameters[row]
+        beta = 0.5 * (theta[:, 0] ** 2 - theta[:, 1] ** 2)
+        along = fig3.x.T @ (fig3.y[:, 0] - fig3.x @ beta) / len(fig3.x)
+        np.testing.assert_allclose(residual[k], along, atol=1e-9 * np.abs(residual).max())
+        known = np.isfinite(utility[k])
+        expected = (beta * along / np.sum(theta**2, axis=1))[known]
+        np.testing.assert_allclose(utility[k][known], expected, atol=1e-9 * np.abs(residual).max())
+    assert np.isfinite(utility[0]).all()
+    assert not np.isfinite(utility[-1]).all()
+
+
+@pytest.mark.parametrize("setting", ["relu", "attention", "modular-addition"])
+def test_units_of_other_settings(setting):
+    small = {"modular-addition": {"p": 5, "spectrum": "1:3", "width": 3}, "relu": {"width": 2}}
+    run = Run.of(setting, **small.get(setting, {}))
+    from saddlewalk.explore.panels import panels_of
+
+    with sw.float64():
+        start = np.asarray(run.problem.initialize(run.scale, 0))
+    panels = panels_of(run.problem, np.stack([start, 2 * start]))
+    shapes = [tuple(panel["values"]["shape"]) for panel in panels]
+    assert all(s == (2, len(p["rows"]), len(p["columns"])) for s, p in zip(shapes, panels, strict=True))
+    size = next(unpacked(p["values"]) for p in panels if p["title"] == "Size of the units")
+    np.testing.assert_allclose(size[0, :, 0], np.linalg.norm(start, axis=1))
+    if setting == "modular-addition":
+        dials = next(unpacked(p["values"]) for p in panels if p["kind"] == "dials")
+        k = int(dials[0, 0, 3])
+        wave = np.exp(-2j * np.pi * k * np.arange(5) / 5)
+        assert dials[0, 0, 0] == pytest.approx(np.angle(start[0, :5] @ wave))
+
+
+def test_pages_hold_any_name(tmp_path):
+    odd = "</script><script>alert(1)</script> <!-- \u2028 {{ data }} \" ' &"
+    page = page_of([{"name": odd, "axes": [], "cells": [], "notes": [odd]}], odd)
+    assert "<script>alert" not in page
+    assert inside(page)["networks"][0]["name"] == odd
+    assert "The MIT License" in page
+    assert page.count("<script") == 2
+    assert "http" not in re.sub(r"https://github.com/leeoniya/uPlot|http-equiv|https?://www.w3.org\S*", "", page)
+
+
+def test_a_prediction_and_plateaus_have_pages(agreement, tmp_path):
+    alone = network_of_run(agreement.predicted, "predicted")
+    assert "compare" in alone["notes"][0]
+    assert "time" not in alone["cells"][0]
+    plateaus = sw.diagnose.find_phases(agreement.observed, progress=False)
+    assert "time" in record_of(plateaus)
+    assert write_page([alone], tmp_path / "one.html").stat().st_size < 2e5
+
+
+def test_live_networks():
+    found = network_of_setting(Run.of("linear", dim=4, outputs=3, seed=5, scale=1e-4))
+    live = found["live"]
+    assert (live["kind"], live["scale"], live["seeds"][0]) == ("linear", 1e-4, 5)
+    start = live["starts"][live["widths"].index(3)][0]
+    with sw.float64():
+        theta = np.asarray(Run.of("linear", dim=4, outputs=3).problem.initialize(1e-4, 5))
+    units = unpacked(start["back"]) @ unpacked(start["mixed"]) * 1e-4
+    np.testing.assert_allclose(units, theta, rtol=1e-9)
+    assert network_of_setting(Run.of("diagonal", dim=4))["live"]["data"]["kind"] == "regression"
+
+
+def test_own_data_are_live(tmp_path, fig3):
+    file = tmp_path / "own.npz"
+    np.savez(file, X=fig3.x, y=fig3.y)
+    live = network_of_setting(Run.of("diagonal", data=str(file)))["live"]
+    x = unpacked(live["data"]["draws"][0]["x"])
+    np.testing.assert_allclose(x.T @ x, fig3.x.T @ fig3.x / len(fig3.x), rtol=1e-9)
+
+
+def test_grid_of_a_setting():
+    axes = {"scale": (1e-3, 1e-4), "seed": (0,)}
+    found = network_of_setting(Run.of("diagonal", dim=5, sparsity=2), axes)
+    assert [axis["name"] for axis in found["axes"]] == ["scale", "seed"]
+    stairs = Run.of("diagonal", dim=5, sparsity=2, scale=1e-4).predict()
+    assert found["cells"][1]["predicted"]["stages"][0]["time"] == stairs.jump_times[0]
+    bad = network_of_setting(Run.of("diagonal", dim=5), {"sparsity": (2, 9)})
+    assert "larger than" in bad["cells"][1]["error"]
+
+
+def test_store_with_curves(tmp_path):
+    plan = grid({"scale": [1e-3, 1e-5], "dim": [3, 5]}, setting="diagonal", sparsity=2)
+    found = sweep("curves", plan, tmp_path / "mine.zarr", progress=False)
+    cell = found.sel(scale=1e-5, dim=5)
+    run = Run.of("diagonal", scale=1e-5, dim=5, sparsity=2)
+    path = run.train()
+    time = cell["curve_time"].values
+    time = time[np.isfinite(time)]
+    places = np.searchsorted(path.time, time)
+    np.testing.assert_allclose(path.time[places], time)
+    np.testing.assert_allclose(path.loss[places], cell["curve_loss"].values[: len(time)])
+    network = network_of_store(found, "mine.zarr")
+    assert "no weights" in network["notes"][-1]
+    shown = unpacked(network["cells"][3]["loss"])
+    np.testing.assert_array_equal(shown, cell["curve_loss"].values[: len(shown)].astype(np.float32))
+    assert sweep("curves", plan, tmp_path / "mine.zarr").equals(found)  # nothing is left to do
+
+
+def test_store_of_numbers_alone(tmp_path):
+    plan = grid({"scale": [1e-3, 1e-5]}, setting="diagonal", dim=3, sparsity=2)
+    found = sweep("predict", plan, tmp_path / "numbers.zarr", progress=False)
+    network = network_of_store(found, "numbers.zarr")
+    assert "curves" in network["notes"][0]
+    numbers = unpacked(network["measured"]["values"])
+    for k, name in enumerate(network["measured"]["names"]):
+        np.testing.assert_array_equal(numbers[:, k], found[name].values)
+
+
+def test_many_cells_are_thinned_with_a_sentence(tmp_path):
+    axes = {"scale": np.geomspace(1e-2, 1e-6, 100), "seed": np.arange(100)}
+    sizes = {"curve_time": (128,), "curve_loss": (128,), "stage_time": (24,), "stage_loss": (24,),
+             "grown_time": (48,), "grown": (48, 12)}  # fmt: skip
+    falling = np.geomspace(1.0, 1e-3, 128)
+    fill = {"curve_time": np.linspace(0, 9, 128), "curve_loss": falling}
+    data = {
+        name: ((*axes, *(f"{name}_{k}" for k in range(len(shape)))), np.broadcast_to(fill.get(name, 0.5), (100, 100, *shape)))
+        for name, shape in sizes.items()
+    }  # fmt: skip
+    data["status"] = (tuple(axes), np.ones((100, 100), dtype="int8"))
+    data["error"] = (tuple(axes), np.full((100, 100), "", dtype=object))
+    found = xr.Dataset(data, coords=axes, attrs={"measured": list(sizes), "fixed": {}})
+    network = network_of_store(found, "large.zarr")
+    file = write_page([network], tmp_path / "large.html")
+    assert file.stat().st_size < 30e6
+    assert any("10,000 cells" in words for words in network["notes"])
+
+
+def test_series_of_other_shapes_are_refused(tmp_path):
+    def measure(many):
+        return {"total": float(many), "row": Series(np.arange(many, dtype=float))}
+
+    plan = grid({"many": [3, 4]})
+    found = sweep(measure, plan, tmp_path / "rows.zarr", progress=False)
+    assert found["status"].values.tolist() == [1, 2]
+    assert "shape (4,)" in str(found["error"].values[1])
+    np.testing.assert_array_equal(found["row"].values[0], [0.0, 1.0, 2.0])
+
+
+def test_command(run, tmp_path, monkeypatch):
+    opened = []
+    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+    file = tmp_path / "deep page.html"
+    assert run("explore", "diagonal", "--dim", 4, "--scale", 1e-3, "--out", file).exit_code == 0
+    assert opened == [file.as_uri()]
+    assert inside(file.read_text())["networks"][0]["live"]["scale"] == 1e-3
+    assert run("explore", "diagonal", "--out", file, "--no-open").exit_code == 0
+    assert len(opened) == 1
+
+
+def test_folders_have_pages(run, tmp_path):
+    out = tmp_path / "result"
+    made = run("compare", "diagonal", "--dim", 5, "--sparsity", 2, "--out", out)
+    assert "explore.html" in made.stderr
+    (network,) = inside((out / "explore.html").read_text())["networks"]
+    assert unpacked(network["cells"][0]["loss"])[0] == pytest.approx(
+        json.loads((out / "result.json").read_text())["observed"]["loss"][0]
+    )
+    again = run("explore", out, "--out", tmp_path / "again.html", "--no-open")
+    assert again.exit_code == 0
+    assert inside((tmp_path / "again.html").read_text())["networks"][0]["name"] == "result"
+
+
+def test_what_is_no_run_is_refused(run, tmp_path):
+    page = ("--no-open", "--out", tmp_path / "page.html")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file.txt").write_text("words")
+    (tmp_path / "broken.zarr").mkdir()
+    (tmp_path / "broken.zarr" / ".zgroup").write_text("{}")
+    said = {
+        ("empty",): "neither the store",
+        ("file.txt",): "is a file",
+        ("broken.zarr",): "no store of a sweep",
+        ("diagonl",): "Did you mean 'diagonal'",
+    }
+    for what, words in said.items():
+        where = [tmp_path / one if (tmp_path / one).exists() else one for one in what]
+        answer = run("explore", *where, *page)
+        assert answer.exit_code == 2
+        assert words in " ".join(answer.stderr.split())
+    assert "one setting" in run("explore", "--scale", 1e-3, *page).stderr
+    nowhere = run("explore", "diagonal", "--no-open", "--out", tmp_path / "no" / "page.html")
+    assert "does not exist" in " ".join(nowhere.stderr.split())
+    folder = run("explore", "diagonal", "--no-open", "--out", tmp_path / "empty")
+    assert "folder" in folder.stderr
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.slow
+def test_default_page(tmp_path):
+    told = []
+    networks = default_networks(lambda words, part: told.append(part))
+    file = write_page(networks, tmp_path / "explore.html")
+    assert file.stat().st_size < 3e6
+    assert len(networks) == 3
+    assert told[-1] < 1
+    assert not any("error" in cell for cell in networks[2]["cells"])
+
+
+def test_vendored_library_keeps_its_license():
+    from saddlewalk.explore.page import _HOME
+
+    assert "Leon Sorokin" in (_HOME / "vendor" / "uPlot.LICENSE").read_text()
+    assert (_HOME / "vendor" / "uPlot.iife.min.js").stat().st_size < 60_000
+    node = shutil.which("node")
+    if node:  # a syntax error is told where it is
+        import subprocess
+
+        for file in _HOME.glob("*.js"):
+            subprocess.run([node, "--check", file], check=True)
