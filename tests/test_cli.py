@@ -57,7 +57,7 @@ def test_result_folder(run, data, tmp_path):
     first = run("compare", "diagonal", "--data", data, "--seed", 3, "--out", out)
     assert first.exit_code == 0
     assert "jump times: mean error" in first.stdout
-    names = {"result.nc", "result.json", "figure.png", "figure.svg", "config.json"}
+    names = {"result.nc", "result.json", "figure.png", "figure.svg", "explore.html", "config.json"}
     assert {f.name for f in out.iterdir()} == names
     config = json.loads((out / "config.json").read_text())
     assert config["configuration"]["seed"] == 3

@@ -62,7 +62,9 @@ def test_a_run_is_shown_with_its_own_numbers(agreement):
     keep = np.isin(path.time, time)
     np.testing.assert_array_equal(path.time[keep], time)
     np.testing.assert_array_equal(path.loss[keep], loss)
-    assert [stage["time"] for stage in record["predicted"]["stages"]] == agreement.predicted.jump_times
+    assert [
+        stage["time"] for stage in record["predicted"]["stages"]
+    ] == agreement.predicted.jump_times
     titles = [panel["title"] for panel in record["panels"]]
     assert titles == ["Coefficients u·v", "Utility of dormant units", "Residual along each input"]
 
@@ -95,7 +97,9 @@ def test_units_of_other_settings(setting):
         start = np.asarray(run.problem.initialize(run.scale, 0))
     panels = panels_of(run.problem, np.stack([start, 2 * start]))
     shapes = [tuple(panel["values"]["shape"]) for panel in panels]
-    assert all(s == (2, len(p["rows"]), len(p["columns"])) for s, p in zip(shapes, panels, strict=True))
+    assert all(
+        s == (2, len(p["rows"]), len(p["columns"])) for s, p in zip(shapes, panels, strict=True)
+    )
     size = next(unpacked(p["values"]) for p in panels if p["title"] == "Size of the units")
     np.testing.assert_allclose(size[0, :, 0], np.linalg.norm(start, axis=1))
     if setting == "modular-addition":
@@ -112,7 +116,9 @@ def test_pages_hold_any_name(tmp_path):
     assert inside(page)["networks"][0]["name"] == odd
     assert "The MIT License" in page
     assert page.count("<script") == 2
-    assert "http" not in re.sub(r"https://github.com/leeoniya/uPlot|http-equiv|https?://www.w3.org\S*", "", page)
+    assert "http" not in re.sub(
+        r"https://github.com/leeoniya/uPlot|http-equiv|https?://www.w3.org\S*", "", page
+    )
 
 
 def test_a_prediction_and_plateaus_have_pages(agreement, tmp_path):

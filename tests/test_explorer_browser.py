@@ -145,7 +145,8 @@ def agree(page, run, path):
     assert loss[known].min() < 0.5 * loss[0]
 
 
-@pytest.mark.parametrize(("network", "draw", "tolerance", "level"),
+@pytest.mark.parametrize(
+    ("network", "draw", "tolerance", "level"),
     [(0, 0, 2e-3, 1e-3), (0, 3, 2e-3, 1e-3), (1, 0, 0.1, 0.02)],
 )
 def test_staircase_of_the_page_is_near_the_numeric_one(page, network, draw, tolerance, level):

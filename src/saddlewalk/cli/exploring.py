@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import warnings
 import webbrowser
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ _RESULT = "result.nc"
 @click.command()
 @click.argument("what", nargs=-1, metavar="[STORE | FOLDER | SETTING]...")
 @takes_options
-@click.option("--out", default="explore.html", show_default=True, type=click.Path(), help="File of the page.")
+@click.option(
+    "--out", default="explore.html", show_default=True, type=click.Path(), help="File of the page."
+)
 @click.option("--no-open", is_flag=True, help="Write the page, and do not open it.")
 def explore(what: tuple[str, ...], out: str, no_open: bool, **options: Any) -> None:
     """Write one page that shows networks as they learn, and open it in the browser.
@@ -36,7 +39,9 @@ def explore(what: tuple[str, ...], out: str, no_open: bool, **options: Any) -> N
     settings = [one for one in what if one in SETTINGS and not Path(one).is_dir()]
     if given and len(settings) != 1:
         name = "--" + next(iter(given)).replace("_", "-")
-        raise InputError(f"{name} goes with one setting, as `saddlewalk explore diagonal {name} ...`.")
+        raise InputError(
+            f"{name} goes with one setting, as `saddlewalk explore diagonal {name} ...`."
+        )
     store.check_file_free(out)
     with Progress("explore") as bar:
         if not what:
@@ -62,9 +67,13 @@ def _network(what: str, options: dict[str, Any], bar: Progress) -> dict[str, Any
     if path.is_file() and path.suffix == ".nc":
         return network_of_run(_loaded(path), path.stem)
     if path.exists():
-        raise InputError(f"{what} is a file; explore takes the store of a sweep, a folder of results, or a setting.")
+        raise InputError(
+            f"{what} is a file; explore takes the store of a sweep, a folder of results, or a setting."
+        )
     if what not in SETTINGS:
-        raise InputError(f"There is no folder {what}, and no setting of that name.{nearest(what, SETTINGS)}")
+        raise InputError(
+            f"There is no folder {what}, and no setting of that name.{nearest(what, SETTINGS)}"
+        )
     return network_of_setting(run_from_flags(what, options), told=bar.update)
 
 
@@ -72,11 +81,15 @@ def _results_in(folder: Path) -> Any:
     from saddlewalk.sweep.results import open_results
 
     try:
-        return open_results(folder)
+        with warnings.catch_warnings():  # of a folder that is no store at all
+            warnings.simplefilter("ignore", RuntimeWarning)
+            return open_results(folder)
     except (KeyError, OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{folder} is no store of a sweep: it cannot be read ({error!r:.80}).") from error
+        raise InputError(
+            f"{folder} is no store of a sweep: it cannot be read ({error!r:.80})."
+        ) from error
 
 
 def _run_in(folder: Path) -> tuple[Any, str, str]:
@@ -87,7 +100,9 @@ def _run_in(folder: Path) -> tuple[Any, str, str]:
             "`saddlewalk sweep --out` or `saddlewalk compare --out` has written."
         )
     command = ""
-    with contextlib.suppress(OSError, ValueError, KeyError):  # a page without its command is still a page
+    with contextlib.suppress(
+        OSError, ValueError, KeyError
+    ):  # a page without its command is still a page
         command = str(json.loads((folder / "config.json").read_text())["command"])
     return _loaded(folder / _RESULT), folder.resolve().name, command
 

@@ -42,7 +42,9 @@ def write_folder(
 
 def note_folder(out: str) -> None:
     """Which files a result folder has."""
-    note(f"wrote {Path(out)}/ ({', '.join(one for one in store.FOLDER if Path(out, one).exists())})")
+    note(
+        f"wrote {Path(out)}/ ({', '.join(one for one in store.FOLDER if Path(out, one).exists())})"
+    )
 
 
 def note(message: str) -> None:

@@ -49,7 +49,12 @@ def _largest(size: np.ndarray) -> np.ndarray:
 
 
 def _panel(
-    title: str, kind: str, values: Any, rows: list[str], columns: list[str] | None = None, about: str = ""
+    title: str,
+    kind: str,
+    values: Any,
+    rows: list[str],
+    columns: list[str] | None = None,
+    about: str = "",
 ) -> Panel:
     array = np.asarray(values, dtype=float)
     array = array[..., None] if array.ndim == 2 else array
@@ -72,7 +77,9 @@ def _weights(problem: Problem, theta: np.ndarray, rows: np.ndarray) -> list[Pane
         called = problem.task.input_names
         inputs = [called[k] if called else f"coordinate {k}" for k in rows]
         beta = problem.units.coefficients(theta)
-        return [_panel("Coefficients u·v", "bars", beta, inputs, about="What each unit contributes.")]
+        return [
+            _panel("Coefficients u·v", "bars", beta, inputs, about="What each unit contributes.")
+        ]
     if isinstance(problem.units, QuadraticPair):
         return _spectra(theta, names)
     found = _directions(problem, theta, names)
@@ -85,7 +92,9 @@ def _directions(problem: Problem, theta: np.ndarray, names: list[str]) -> list[P
     """Weights of every layer over the size of the unit: where it looks, and what it says."""
     size = norms(theta)
     unit = theta / np.where(size > 0, size, 1.0)
-    panels = [_panel("Size of the units", "bars", size[..., 0], names, about="Norm of all weights.")]
+    panels = [
+        _panel("Size of the units", "bars", size[..., 0], names, about="Norm of all weights.")
+    ]
     first = 0
     for layer, shape in problem.shapes.items():
         many = int(np.prod(shape))

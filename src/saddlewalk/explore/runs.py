@@ -69,16 +69,11 @@ def record_of(result: Any, *, most_moments: int = _MOST_MOMENTS, exact: bool = T
 
 
 def _predicted(stairs: Staircase) -> Record:
-    found: Record = {
+    return {
         "method": stairs.method,
         "initial_loss": stairs.initial_loss,
         "stages": list(map(_stage, stairs.stages)),
     }
-    if stairs.curve is not None:
-        time, loss = (np.asarray(values) for values in stairs.curve)
-        keep = moments_to_keep(time, loss, MOST_POINTS)
-        found["curve"] = {"time": packed(time[keep]), "loss": packed(loss[keep])}
-    return found
 
 
 def _stage(stage: Stage) -> Record:

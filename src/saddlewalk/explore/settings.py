@@ -82,7 +82,9 @@ def _swept(run: Run, axes: Axes, given: Mapping[str, Any], told: Told) -> Record
         told(f"{run.setting}, run {number + 1} of {len(combinations)}", number / len(combinations))
         one = Run.of(run.setting, **fixed, **dict(zip(axes, values, strict=True)))
         try:
-            record = record_of(one.compare(progress=False), most_moments=_moments(combinations), exact=False)
+            record = record_of(
+                one.compare(progress=False), most_moments=_moments(combinations), exact=False
+            )
         except ValueError as error:
             record = {"error": str(error)}
         cells.append(record)

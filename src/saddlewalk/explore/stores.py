@@ -29,10 +29,12 @@ _BYTES = 4 * 4 / 3
 _MOST_CELLS = 200_000
 """Cells whose numbers a page can hold."""
 NO_CURVES = (
-    "This store holds numbers, no curves: a sweep with measure = \"curves\" keeps the loss, the predicted "
+    'This store holds numbers, no curves: a sweep with measure = "curves" keeps the loss, the predicted '
     "staircase and what grows of every cell."
 )
-NO_WEIGHTS = "Stores keep no weights: `saddlewalk explore SETTING` with the options of a cell has them."
+NO_WEIGHTS = (
+    "Stores keep no weights: `saddlewalk explore SETTING` with the options of a cell has them."
+)
 
 
 def curves_of(agreement: "Agreement") -> dict[str, np.ndarray]:
@@ -84,7 +86,11 @@ def network_of_store(found: "xr.Dataset", name: str) -> Record:
             "a part (`found.isel(...)`), and give that to `network_of_store`."
         )
     status, every = found["status"].values.ravel(), found.attrs.get("measured", [])
-    numbers = [str(one) for one in every if str(one) not in _CURVES and found[one].ndim == found["status"].ndim]
+    numbers = [
+        str(one)
+        for one in every
+        if str(one) not in _CURVES and found[one].ndim == found["status"].ndim
+    ]
     cells, notes = _cells(found, status, numbers)
     waiting = int((status == 0).sum())
     if waiting:
@@ -118,7 +124,9 @@ def _axes(found: "xr.Dataset") -> list[Record]:
     return axes
 
 
-def _cells(found: "xr.Dataset", status: np.ndarray, numbers: list[str]) -> tuple[list[Any], list[str]]:
+def _cells(
+    found: "xr.Dataset", status: np.ndarray, numbers: list[str]
+) -> tuple[list[Any], list[str]]:
     """Curves of the cells that are done, as many points as there is room for."""
     if not all(name in found for name in _CURVES):
         return [], [NO_CURVES]
@@ -149,24 +157,30 @@ def _sizes(done: int) -> tuple[int, int, list[str]]:
             f"The store has {done:,} cells with curves, more than a page can hold. Open it with xarray and choose a part."
         )
     words = f"Curves are thinned to {points} points" if points < POINTS else "Curves are whole"
-    return points, 0, [f"{words}, and what grows is left out, so that {done:,} cells fit into one page."]
+    return (
+        points,
+        0,
+        [f"{words}, and what grows is left out, so that {done:,} cells fit into one page."],
+    )
 
 
 def _cell(one: dict[str, np.ndarray], points: int, moments: int) -> Record:
     known = np.isfinite(one["curve_time"])
     time, loss = one["curve_time"][known], one["curve_loss"][known]
     keep = moments_to_keep(time, loss, points)
-    stages = [
-        {"time": float(t), "loss": float(level), "learned": f"jump {k + 1}"}
-        for k, (t, level) in enumerate(zip(one["stage_time"], one["stage_loss"], strict=True))
-        if np.isfinite(t)
-    ]
-    last = max((stage["time"] for stage in stages), default=0.0)
+    jumps = np.isfinite(one["stage_time"])
+    times, levels = one["stage_time"][jumps], one["stage_loss"][jumps]
+    last = float(times.max(initial=0.0))
     fallen = time[np.argmax(loss - loss.min() <= 1e-3 * (loss[0] - loss.min()))]
     found: Record = {
         "time": packed(time[keep], exact=False),
         "loss": packed(loss[keep], exact=False),
-        "predicted": {"method": "as in the store", "initial_loss": float(loss[0]), "stages": stages},
+        "predicted": {
+            "method": "as in the store",
+            "initial_loss": float(loss[0]),
+            "times": packed(times),
+            "levels": packed(levels),
+        },
         "end": float(min(time[-1], max(1.25 * last, 1.1 * fallen)) or time[-1]),
     }
     if moments:

@@ -4,14 +4,15 @@ import io
 import itertools
 import json
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from saddlewalk import store
+from saddlewalk.explore import network_of_run, write_page
 from saddlewalk.show import draw, text
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class FigureResult(store.AbstractResult):
     figure: Any
     """The matplotlib figure, or the bytes of its PNG."""
     numbers: dict[str, Any]
+    runs: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """Runs behind the figure, by name, that are shown on a page beside it."""
 
     def __post_init__(self) -> None:
         if not self.claims:
@@ -67,11 +70,15 @@ class FigureResult(store.AbstractResult):
         }
 
     def write(self, folder: Path, **more: Any) -> None:
-        """Picture as PNG and SVG, claims and numbers as JSON, and whatever else, into an existing folder."""
+        """Picture as PNG and SVG, page of its runs, claims and numbers as JSON, and whatever else, into a folder."""
         with draw.styled():
             self.figure.savefig(folder / "figure.png")
             self.figure.savefig(folder / "figure.svg", metadata={"Date": None})
-        store.write_json({**self.to_json(), **more}, folder / "result.json")
+        if self.runs:
+            networks = [network_of_run(run, name) for name, run in self.runs.items()]
+            write_page(networks, folder / "explore.html", f"{self.name}: {self.title}")
+        record = {**self.to_json(), "explored": bool(self.runs), **more}
+        store.write_json(record, folder / "result.json")
 
     def to_xarray(self) -> "xr.Dataset":
         """The claims along a dimension `claim`, and the picture as the bytes of a PNG."""

@@ -26,7 +26,6 @@ _PER_FILE = 4096
 """Cells in a file: few files to open, and little to write anew for one cell."""
 
 
-
 class Series(NamedTuple):
     """Numbers in a row (or a table) that a measure keeps beside its single ones.
 

@@ -92,9 +92,7 @@ def linear_map(
     return from_moments(covariance, b @ covariance, name="linear map")
 
 
-def draw_map(
-    dim: int, outputs: int, commuting: bool, seed: int
-) -> tuple[np.ndarray, np.ndarray]:
+def draw_map(dim: int, outputs: int, commuting: bool, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """What `linear_map` is made of: the map B, and the axes of the inputs, one a column.
 
     Parameters

@@ -85,8 +85,11 @@
   function opened(cell) {
     if (!cell || cell.opened) return cell;
     const record = { ...cell, opened: true, time: unpack(cell.time), loss: unpack(cell.loss) };
-    if (cell.predicted && cell.predicted.curve)
-      record.predicted = { ...cell.predicted, curve: { time: unpack(cell.predicted.curve.time), loss: unpack(cell.predicted.curve.loss) } };
+    if (cell.predicted && cell.predicted.times) {
+      const levels = unpack(cell.predicted.levels);
+      const stages = Array.from(unpack(cell.predicted.times), (time, k) => ({ time, loss: levels[k], learned: `jump ${k + 1}` }));
+      record.predicted = { ...cell.predicted, stages };
+    }
     if (cell.grown) record.grown = { ...cell.grown, time: unpack(cell.grown.time), values: unpack(cell.grown.values) };
     if (cell.panels) {
       record.moments = unpack(cell.moments);

@@ -109,6 +109,7 @@ def figure_5() -> FigureResult:
             "time_error_algorithm_1": as_printed.time_error,
             "level_error": agreement.level_error,
         },
+        {"attention": agreement},
     )
 
 

@@ -71,6 +71,7 @@ def figure_3() -> FigureResult:
         ),
         figure,
         _numbers(agreements),
+        {f"scale {scale:g}": agreements[scale] for scale in small},
     )
 
 
@@ -124,6 +125,7 @@ def figure_8() -> FigureResult:
         ),
         figure,
         _numbers(agreements),
+        {f"scale {scale:g}": agreements[scale] for scale in small},
     )
 
 

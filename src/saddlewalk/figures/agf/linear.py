@@ -86,6 +86,7 @@ def figure_4() -> FigureResult:
         ),
         figure,
         {name: panel.to_json() for name, panel in panels.items()},
+        {f"covariances {name}": panel.closed for name, panel in panels.items()},
     )
 
 

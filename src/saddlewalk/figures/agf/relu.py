@@ -102,6 +102,7 @@ def figure_7() -> FigureResult:
             "gap_real_time": real,
             "gap_algorithm_1": printed,
         },
+        {f"width {one.width}": one.path for one in runs},
     )
 
 

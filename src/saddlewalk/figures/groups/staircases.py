@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.agreement import compare
+from saddlewalk.agreement import Agreement, compare
 from saddlewalk.agreement.composition import by_representation, power
 from saddlewalk.figures.claims import Claim, FigureResult, listed
 from saddlewalk.flow import Trajectory, train
@@ -108,7 +108,8 @@ def _staircase(
     lengths = np.asarray(compiled.feature_lengths(path.problem, theta))
     heard = lengths > 0.01 * lengths.max()
     purity = by_representation(task, theta)[heard].max(axis=1)
-    errors = [] if stairs is None else compare(stairs, path).time_error
+    shown = path if stairs is None else compare(stairs, path)
+    errors = shown.time_error if isinstance(shown, Agreement) else []
     far = [abs(a - b) / levels[0] for a, b in zip(rests, levels, strict=True)]
     claims = [
         Claim(
@@ -139,6 +140,7 @@ def _staircase(
         tuple(claims),
         _draw(path, stairs, task, levels, title),
         {"order": seen, "levels": rests, "levels_predicted": levels, "time_error": errors},
+        {title: shown},
     )
 
 

@@ -71,9 +71,16 @@ def _section(record: Record) -> str:
         f'<section id="{name}"><h3>{name}: {_safe(record["title"])}{_safe(size)}</h3>'
         f"<p>{_verdict(record)}</p>"
         f'<img src="{name}/figure.png" alt="{_safe(record["title"])}" loading="lazy">'
-        "<table><tr><th>holds</th><th>claim</th><th>measured here</th></tr>"
+        f"{_explored(record)}<table><tr><th>holds</th><th>claim</th><th>measured here</th></tr>"
         f"{rows}</table></section>"
     )
+
+
+def _explored(record: Record) -> str:
+    """A link to the page of its runs, where there is one."""
+    if not record.get("explored"):
+        return ""
+    return f'<p><a href="{record["figure"]}/explore.html">Explore its runs</a></p>'
 
 
 def _verdict(record: Record) -> str:
