@@ -48,6 +48,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/predict.py
 	$(BIN)/python benchmarks/sizes.py
 	$(BIN)/python benchmarks/first_answer.py
+	$(BIN)/python benchmarks/explorer.py
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/agreement.py
 	$(BIN)/python benchmarks/groups.py

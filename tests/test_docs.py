@@ -47,6 +47,7 @@ def blocks(page, language):
 def desk(tmp_path, monkeypatch):
     """A folder with the files of which the pages speak."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("webbrowser.open", lambda address: True)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(40, 3))
     y = x @ [2.0, -1.0, 0.0]

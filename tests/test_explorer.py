@@ -190,14 +190,23 @@ def test_store_of_numbers_alone(tmp_path):
 
 def test_many_cells_are_thinned_with_a_sentence(tmp_path):
     axes = {"scale": np.geomspace(1e-2, 1e-6, 100), "seed": np.arange(100)}
-    sizes = {"curve_time": (128,), "curve_loss": (128,), "stage_time": (24,), "stage_loss": (24,),
-             "grown_time": (48,), "grown": (48, 12)}  # fmt: skip
+    sizes = {
+        "curve_time": (128,),
+        "curve_loss": (128,),
+        "stage_time": (24,),
+        "stage_loss": (24,),
+        "grown_time": (48,),
+        "grown": (48, 12),
+    }
     falling = np.geomspace(1.0, 1e-3, 128)
     fill = {"curve_time": np.linspace(0, 9, 128), "curve_loss": falling}
     data = {
-        name: ((*axes, *(f"{name}_{k}" for k in range(len(shape)))), np.broadcast_to(fill.get(name, 0.5), (100, 100, *shape)))
+        name: (
+            (*axes, *(f"{name}_{k}" for k in range(len(shape)))),
+            np.broadcast_to(fill.get(name, 0.5), (100, 100, *shape)),
+        )
         for name, shape in sizes.items()
-    }  # fmt: skip
+    }
     data["status"] = (tuple(axes), np.ones((100, 100), dtype="int8"))
     data["error"] = (tuple(axes), np.full((100, 100), "", dtype=object))
     found = xr.Dataset(data, coords=axes, attrs={"measured": list(sizes), "fixed": {}})

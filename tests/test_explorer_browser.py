@@ -12,9 +12,17 @@ from saddlewalk.settings import Run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 FLAGS = (
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--window-size=1366,768",
-)  # fmt: skip
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+    "--window-size=1366,768",
+)
 ODD = "<img src=x onerror=\"document.title='taken'\"> & </script>"
 pytestmark = pytest.mark.skipif(
     CHROMIUM is None or DRIVER is None,
@@ -67,8 +75,9 @@ def put(page, name, value):
     page.execute_script(
         """const one = document.getElementById(arguments[0]); one.value = arguments[1];
         one.dispatchEvent(new Event("input"));""",
-        name, value,
-    )  # fmt: skip
+        name,
+        value,
+    )
     page.execute_async_script("requestAnimationFrame(() => requestAnimationFrame(arguments[0]))")
 
 

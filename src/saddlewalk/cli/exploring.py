@@ -29,9 +29,9 @@ _RESULT = "result.nc"
 def explore(what: tuple[str, ...], out: str, no_open: bool, **options: Any) -> None:
     """Write one page that shows networks as they learn, and open it in the browser.
 
-    Without arguments: diagonal and linear networks whose sliders are live, and a small sweep that is made on the
-    spot. Give the store of a sweep, folders that --out has written, or settings with their options; several of
-    them share a page. The page needs no server and no network, and can be sent to others.
+    Without arguments: diagonal and linear networks whose sliders are live, and a small sweep made on the spot.
+    Give the store of a sweep, folders that --out has written, or settings with their options; several of them
+    share a page. The page needs no server and no network, and can be sent to others.
     """
     from saddlewalk.explore import default_networks, write_page
 

@@ -1,7 +1,7 @@
 """Flows that the page integrates itself: data of diagonal and linear networks, and starts, for every slider.
 
-The page gets the virtual samples of the data, or what made data are made of, so that their correlation, their noise
-or their spectrum can be changed there.
+The page gets the virtual samples of the data, or what made data are made of, so that their correlation, their
+noise or their spectrum can be changed there.
 """
 
 from typing import Any

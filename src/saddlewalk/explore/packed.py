@@ -1,4 +1,4 @@
-"""Arrays inside a page: little-endian bytes in base64, with their shape; the page reads them as typed arrays."""
+"""Arrays inside a page: little-endian bytes in base64, with their shape, which it reads as typed arrays."""
 
 import base64
 from typing import Any

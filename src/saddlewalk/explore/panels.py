@@ -1,7 +1,8 @@
 r"""What a page shows of the units at a moment: as suits them, coefficients, directions, spectra or phases.
 
-A panel is a title and numbers `(moments, rows, columns)`, to be drawn as bars, as a map, or as dials. Utility is that
-of Eq 1 over the size of the unit to its degree, :math:`U(\theta_i; r) / |\theta_i|^\kappa`: what a dormant unit climbs.
+A panel is a title and numbers `(moments, rows, columns)`, to be drawn as bars, as a map, or as dials. Utility is
+that of Eq 1 over the size of the unit to its degree, :math:`U(\theta_i; r) / |\theta_i|^\kappa`: what a dormant
+unit climbs.
 """
 
 from typing import Any
@@ -63,9 +64,13 @@ def _panel(
         array = array[:, :, :_MOST_COLUMNS]
     named = [""] if columns is None else columns[:_MOST_COLUMNS]
     return {
-        "title": title, "kind": kind, "values": array, "rows": rows, "columns": named,
+        "title": title,
+        "kind": kind,
+        "values": array,
+        "rows": rows,
+        "columns": named,
         "about": about.strip(),
-    }  # fmt: skip
+    }
 
 
 # --- weights ------------------------------------------------------------------------------------------------
@@ -104,10 +109,14 @@ def _directions(problem: Problem, theta: np.ndarray, names: list[str]) -> list[P
         columns = list(called) or [f"{layer} {k}" for k in range(many)]
         panels.append(
             _panel(
-                f"Direction of {layer}", "map", part, names, columns,
+                f"Direction of {layer}",
+                "map",
+                part,
+                names,
+                columns,
                 "Weights over the norm of the unit.",
             )
-        )  # fmt: skip
+        )
     return panels
 
 
@@ -132,15 +141,22 @@ def _spectra(theta: np.ndarray, names: list[str]) -> list[Panel]:
     return [
         _panel("Size of the units", "bars", size[..., 0], names, about="Norm of all weights."),
         _panel(
-            "Spectrum of each unit", "map", part, names,
+            "Spectrum of each unit",
+            "map",
+            part,
+            names,
             [f"frequency {k}" for k in range(1, part.shape[2] + 1)],
             "Part of the unit's norm in each frequency.",
         ),
         _panel(
-            "Phases at the strongest frequency", "dials", phases, names, ["u", "v", "w", "frequency"],
+            "Phases at the strongest frequency",
+            "dials",
+            phases,
+            names,
+            ["u", "v", "w", "frequency"],
             "Aligned when the phase of w is that of u plus that of v.",
         ),
-    ]  # fmt: skip
+    ]
 
 
 # --- utility and residual -----------------------------------------------------------------------------------
@@ -162,9 +178,12 @@ def _utility(problem: Problem, theta: np.ndarray, size: np.ndarray, rows: np.nda
     dormant = output < _AWAKE * output.max()
     values = np.where(dormant & np.isfinite(relative), relative, np.nan)[:, rows]
     return _panel(
-        "Utility of dormant units", "bars", values, [f"unit {k}" for k in rows],
+        "Utility of dormant units",
+        "bars",
+        values,
+        [f"unit {k}" for k in rows],
         about="Utility over norm to the degree; none for units that are active.",
-    )  # fmt: skip
+    )
 
 
 def _residual(problem: Problem, theta: np.ndarray) -> list[Panel]:
@@ -176,8 +195,15 @@ def _residual(problem: Problem, theta: np.ndarray) -> list[Panel]:
         share = modes.weights / modes.weights.sum()
         names = [_mode(name) for name in modes.names]
         left = share * (1 - strength) ** 2
-        return [_panel("Residual: what is left of each mode", "bars", left[:, :_MOST_ROWS], names[:_MOST_ROWS],
-                       about="Part of all that is to be learned.")]  # fmt: skip
+        return [
+            _panel(
+                "Residual: what is left of each mode",
+                "bars",
+                left[:, :_MOST_ROWS],
+                names[:_MOST_ROWS],
+                about="Part of all that is to be learned.",
+            )
+        ]
     x = getattr(problem.task, "x", None)
     if x is None or isinstance(x, tuple) or np.ndim(x) != 2:
         return []
@@ -187,11 +213,26 @@ def _residual(problem: Problem, theta: np.ndarray) -> list[Panel]:
     along = np.einsum("tnc,nd->tcd", residual, np.asarray(x))
     called = list(problem.task.input_names) or [f"input {k}" for k in range(problem.task.inputs)]
     if problem.task.outputs == 1:
-        return [_panel("Residual along each input", "bars", along[:, 0, :_MOST_ROWS], called[:_MOST_ROWS],
-                       about="Mean of residual times input: zero when nothing is left to learn from it.")]  # fmt: skip
+        return [
+            _panel(
+                "Residual along each input",
+                "bars",
+                along[:, 0, :_MOST_ROWS],
+                called[:_MOST_ROWS],
+                about="Mean of residual times input: zero when nothing is left to learn from it.",
+            )
+        ]
     outputs = [f"output {k}" for k in range(problem.task.outputs)][:_MOST_ROWS]
-    return [_panel("Residual along each input", "map", along[:, :_MOST_ROWS], outputs, called,
-                   "Mean of residual times input.")]  # fmt: skip
+    return [
+        _panel(
+            "Residual along each input",
+            "map",
+            along[:, :_MOST_ROWS],
+            outputs,
+            called,
+            "Mean of residual times input.",
+        )
+    ]
 
 
 def _mode(name: dict[str, Any]) -> str:

@@ -12,7 +12,10 @@ from saddlewalk.settings import Run, find_setting
 Axes = Mapping[str, Sequence[Any]]
 _LIVE = (("diagonal", {}), ("linear", {"dim": 6, "outputs": 6}))
 """What the page without arguments integrates; maps of a size at which every slider answers at once."""
-_MADE = ("attention", {"scale": (1e-2, 3e-3, 1e-3), "seed": (0, 1, 2, 3), "width": (2, 4), "context": (8, 32)})  # fmt: skip
+_MADE = (
+    "attention",
+    {"scale": (1e-2, 3e-3, 1e-3), "seed": (0, 1, 2, 3), "width": (2, 4), "context": (8, 32)},
+)
 """And the sweep that is made for it: settings that the page cannot integrate."""
 _SCALES = (10.0, 1.0, 0.1)
 """Scales of a grid, as parts of that of the setting."""
@@ -47,8 +50,15 @@ def network_of_setting(
     given = _options_of(run)
     live = live_flow(run)
     if live is not None and axes is None:
-        return {"name": run.setting, "about": find_setting(run.setting).summary, "command": _command(run.setting, given, ("scale", "seed", "width", "data_seed")),
-                "axes": [], "cells": [], "notes": [], "live": live}  # fmt: skip
+        return {
+            "name": run.setting,
+            "about": find_setting(run.setting).summary,
+            "command": _command(run.setting, given, ("scale", "seed", "width", "data_seed")),
+            "axes": [],
+            "cells": [],
+            "notes": [],
+            "live": live,
+        }
     return _swept(run, axes or _axes_of(run, given), given, told)
 
 

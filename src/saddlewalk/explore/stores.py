@@ -1,7 +1,7 @@
-"""A sweep's store as a page shows it: a slider an axis, the numbers of each cell, and its curve where it is kept.
+"""A sweep's store as a page shows it: a slider an axis, numbers of each cell, and curves where they are kept.
 
-The measure `curves` keeps, beside the numbers of `compare`, the loss along time, the predicted stages, and what grows.
-Other stores have numbers alone; the page shows them over the axes, and says so.
+The measure `curves` keeps, beside the numbers of `compare`, the loss along time, the predicted stages, and what
+grows. Other stores have numbers alone; the page shows them over the axes, and says so.
 """
 
 from pathlib import Path
@@ -82,8 +82,8 @@ def network_of_store(found: "xr.Dataset", name: str) -> Record:
     size = int(found["status"].size)
     if size > _MOST_CELLS:
         raise InputError(
-            f"{name} has {size:,} cells, more than a page can hold ({_MOST_CELLS:,}). Open it with xarray, choose "
-            "a part (`found.isel(...)`), and give that to `network_of_store`."
+            f"{name} has {size:,} cells, more than a page can hold ({_MOST_CELLS:,}). Open it with xarray, "
+            "choose a part (`found.isel(...)`), and give that to `network_of_store`."
         )
     status, every = found["status"].values.ravel(), found.attrs.get("measured", [])
     numbers = [
@@ -99,17 +99,25 @@ def network_of_store(found: "xr.Dataset", name: str) -> Record:
     return {
         "name": name,
         "about": f"A sweep of {size:,} cells, measured by {found.attrs.get('measure', 'a function')}"
-        + (f", setting {setting}" if setting else "") + ".",
+        + (f", setting {setting}" if setting else "")
+        + ".",
         "command": _command(found, setting),
         "axes": axes,
         "cells": cells,
         "notes": notes,
         "measured": {
             "names": numbers,
-            "values": packed(np.stack([found[one].values.ravel() for one in numbers], axis=1) if numbers else np.zeros((size, 0))),
-            "errors": {str(k): str(found["error"].values.ravel()[k]) for k in np.flatnonzero(status == 2)[:2000]},
+            "values": packed(
+                np.stack([found[one].values.ravel() for one in numbers], axis=1)
+                if numbers
+                else np.zeros((size, 0))
+            ),
+            "errors": {
+                str(k): str(found["error"].values.ravel()[k])
+                for k in np.flatnonzero(status == 2)[:2000]
+            },
         },
-    }  # fmt: skip
+    }
 
 
 def _axes(found: "xr.Dataset") -> list[Record]:
@@ -117,8 +125,10 @@ def _axes(found: "xr.Dataset") -> list[Record]:
     axes = []
     for dim in map(str, found["status"].dims):
         columns = {
-            str(name): found[name].values.tolist() for name in found.coords if found[name].dims == (dim,)
-        }  # fmt: skip
+            str(name): found[name].values.tolist()
+            for name in found.coords
+            if found[name].dims == (dim,)
+        }
         values = columns.pop(dim, None) or list(range(found.sizes[dim]))
         axes.append({"name": dim, "values": values, **({"columns": columns} if columns else {})})
     return axes
@@ -154,7 +164,8 @@ def _sizes(done: int) -> tuple[int, int, list[str]]:
     points = int(min(POINTS, room / 2))
     if points < 8:
         raise InputError(
-            f"The store has {done:,} cells with curves, more than a page can hold. Open it with xarray and choose a part."
+            f"The store has {done:,} cells with curves, more than a page can hold. Open it with xarray and "
+            "choose a part."
         )
     words = f"Curves are thinned to {points} points" if points < POINTS else "Curves are whole"
     return (

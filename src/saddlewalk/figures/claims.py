@@ -70,7 +70,7 @@ class FigureResult(store.AbstractResult):
         }
 
     def write(self, folder: Path, **more: Any) -> None:
-        """Picture as PNG and SVG, page of its runs, claims and numbers as JSON, and whatever else, into a folder."""
+        """Picture as PNG and SVG, page of its runs, claims and numbers as JSON, and more, into a folder."""
         with draw.styled():
             self.figure.savefig(folder / "figure.png")
             self.figure.savefig(folder / "figure.svg", metadata={"Date": None})

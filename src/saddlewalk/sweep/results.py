@@ -153,7 +153,8 @@ class Results:
             return f"This cell gave {sorted(values)}, others gave {sorted(known)}."
         for name, value in values.items():
             if _shape(value) != self._held[name].shape[1:]:
-                return f"'{name}' of this cell has shape {_shape(value)}, of others {self._held[name].shape[1:]}."
+                others = self._held[name].shape[1:]
+                return f"'{name}' of this cell has shape {_shape(value)}, of others {others}."
         return values
 
     def _keep(self, number: int, values: Values) -> None:
