@@ -96,8 +96,9 @@ def store(cells):
 def pages():
     """Pages by name."""
     yield "default", default_networks()
-    for name in ("modular-addition", "relu"):
-        yield name, [network_of_run(Run.of(name).compare(progress=False), name)]
+    small = {"modular-addition": {"p": 7, "spectrum": "1:4,2:2"}, "relu": {}}
+    for name, options in small.items():
+        yield name, [network_of_run(Run.of(name, **options).compare(progress=False), name)]
     for words, cells in (("1,000 cells", 1024), ("10,000 cells", 10_000)):
         yield words, [network_of_store(store(cells), words)]
 

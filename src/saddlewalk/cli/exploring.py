@@ -82,7 +82,7 @@ def _results_in(folder: Path) -> Any:
 
     try:
         with warnings.catch_warnings():  # of a folder that is no store at all
-            warnings.simplefilter("ignore", RuntimeWarning)
+            warnings.simplefilter("ignore")
             return open_results(folder)
     except (KeyError, OSError, ValueError) as error:
         if isinstance(error, InputError):

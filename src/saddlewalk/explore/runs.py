@@ -83,7 +83,8 @@ def _stage(stage: Stage) -> Record:
 def _simulated(
     path: Trajectory, most_moments: int, exact: bool, stairs: Staircase | None = None
 ) -> Record:
-    keep = moments_to_keep(path.time, path.loss, MOST_POINTS)
+    end = view_end(path, stairs)
+    keep = moments_to_keep(path.time, path.loss, MOST_POINTS, end)
     problem = path.known_problem
     found: Record = {
         "method": path.method,
@@ -92,21 +93,27 @@ def _simulated(
         "floor": 0.0 if problem is None else float(problem.task.floor),
         "observed": list(map(_stage, path.stages)),
         "stopped": path.stopped.sentence,
-        "end": _end(path, stairs),
+        "end": end,
     }
     if "unit_output" in path.data:
-        found["grown"] = _grown(path, keep, exact)
+        found["grown"] = _grown(path, keep, exact, end)
     if problem is not None and most_moments:
         moments = path.data["saved"].values
         losses = np.interp(moments, path.time, path.loss)
-        chosen = moments_to_keep(moments, losses, most_moments)
+        chosen = moments_to_keep(moments, losses, most_moments, end)
         found["moments"] = packed(moments[chosen])
         found["panels"] = panels_of(problem, path.parameters[chosen], exact=exact)
     return found
 
 
-def _end(path: Trajectory, stairs: Staircase | None) -> float:
-    """Where the picture ends at first: a little after the last jump."""
+def view_end(path: Trajectory, stairs: Staircase | None) -> float:
+    """Where the picture ends at first: a little after the last jump.
+
+    Parameters
+    ----------
+    path : a run.
+    stairs : what was predicted for it, if anything.
+    """
     stages = [*path.stages, *(() if stairs is None else stairs.stages)]
     levels = [float(path.loss[0]), *(stage.loss for stage in stages)]
     falls = end_of_fall(path.time, path.loss, levels)
@@ -114,13 +121,14 @@ def _end(path: Trajectory, stairs: Staircase | None) -> float:
     return min(float(path.time[-1]), wanted) or float(path.time[-1])
 
 
-def _grown(path: Trajectory, keep: np.ndarray, exact: bool) -> Record:
+def _grown(path: Trajectory, keep: np.ndarray, exact: bool, end: float) -> Record:
     """What grows: modes, coefficients or outputs of units, the largest of them."""
     time, values, names, label = what_grows(path)
     if len(time) == len(path.time):
         chosen = keep
     else:
-        chosen = moments_to_keep(time, np.interp(time, path.time, path.loss), MOST_POINTS)
+        losses = np.interp(time, path.time, path.loss)
+        chosen = moments_to_keep(time, losses, MOST_POINTS, end)
     largest = np.sort(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:_MOST_GROWING])
     return {
         "time": packed(time[chosen], exact=exact),

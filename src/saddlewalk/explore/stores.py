@@ -11,7 +11,7 @@ import numpy as np
 
 from saddlewalk.errors import InputError
 from saddlewalk.explore.packed import moments_to_keep, packed
-from saddlewalk.explore.runs import Record
+from saddlewalk.explore.runs import Record, view_end
 from saddlewalk.flow.observed import what_grows
 
 if TYPE_CHECKING:
@@ -45,9 +45,10 @@ def curves_of(agreement: "Agreement") -> dict[str, np.ndarray]:
     agreement : prediction and simulation.
     """
     path, stages = agreement.observed, agreement.predicted.stages
-    keep = moments_to_keep(path.time, path.loss, POINTS)
+    end = view_end(path, agreement.predicted)
+    keep = moments_to_keep(path.time, path.loss, POINTS, end)
     time, values, _, _ = what_grows(path)
-    some = moments_to_keep(time, np.interp(time, path.time, path.loss), MOMENTS)
+    some = moments_to_keep(time, np.interp(time, path.time, path.loss), MOMENTS, end)
     largest = np.sort(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:PARTS])
     return {
         "curve_time": _filled(path.time[keep], POINTS),

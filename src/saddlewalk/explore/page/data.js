@@ -43,8 +43,8 @@
   function thinned(time, loss, most) {
     const n = time.length;
     if (n <= most) return Array.from({ length: n }, (_, i) => i);
-    const length = new Float64Array(n), low = Math.max(1e-300, Math.min(...loss));
-    for (const values of [time, loss, loss.map((v) => Math.log(Math.max(v, low))), time.map((v) => Math.log(Math.max(v, time[1])))]) {
+    const length = new Float64Array(n), low = Math.max(1e-300, loss.reduce((a, b) => Math.min(a, b)));
+    for (const values of [time, loss, loss.map((v) => Math.log(Math.max(v, low))), time.map((v) => Math.log(Math.max(v, time[1], 1e-300)))]) {
       let total = 0;
       for (let i = 1; i < n; i++) total += Math.abs(values[i] - values[i - 1]);
       for (let i = 1, sum = 0; i < n && total > 0; i++) { sum += Math.abs(values[i] - values[i - 1]) / total; length[i] += sum; }

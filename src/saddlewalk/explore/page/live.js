@@ -89,15 +89,18 @@
     const data = draw(live, chosen), scale = 10 ** chosen.scale;
     const found = live.kind === "diagonal" ? diagonal(live, data, scale) : linear(live, data, scale, chosen);
     const { run, predicted } = found;
-    const keep = app.data.thinned(run.time, run.loss, 700);
-    const time = Float64Array.from(keep, (k) => run.time[k]), loss = Float64Array.from(keep, (k) => run.loss[k]);
-    const stages = predicted.stages, low = Math.min(...run.loss);
+    const stages = predicted.stages, low = run.loss.reduce((a, b) => Math.min(a, b));
     const fallen = run.loss.findIndex((value) => value - low <= 1e-3 * (run.loss[0] - low));
     const last = run.time.at(-1);
+    const end = Math.min(last, Math.max(1.1 * run.time[fallen], stages.length ? 1.25 * stages.at(-1).time : 0)) || last;
+    const seen = app.data.placeBefore(run.time, end) + 1; // most points are taken from what is seen at first
+    const keep = [...app.data.thinned(run.time.slice(0, seen), run.loss.slice(0, seen), 525),
+      ...(seen < run.time.length ? app.data.thinned(run.time.slice(seen), run.loss.slice(seen), 175).map((k) => seen + k) : [])];
+    const time = Float64Array.from(keep, (k) => run.time[k]), loss = Float64Array.from(keep, (k) => run.loss[k]);
     const shown = {
       opened: true, live: true, method: "gradient flow, integrated in this page", time, loss, predicted,
       floor: low, steps: run.steps, all: run, notes: [],
-      end: Math.min(last, Math.max(1.1 * run.time[fallen], stages.length ? 1.25 * stages.at(-1).time : 0)) || last,
+      end,
       panelsAt: (moment) => found.panels(run.states[keep[app.data.nearest(time, moment)]]),
       grown: found.grown(time, keep),
     };

@@ -108,7 +108,7 @@
     const record = (state.record = made || current() || {});
     const problems = [...(network.notes || []), ...(record.notes || [])];
     if (record.error) problems.push(`This run could not be made: ${record.error}`);
-    place("notes").replaceChildren(...problems.map((words) => element("p", {}, words)));
+    place("notes").replaceChildren(...problems.map((words) => element("p", {}, ...words.split("`").map((part, k) => (k % 2 ? element("code", {}, part) : part)))));
     place("command").textContent = commandLine(network);
     place("command-line").hidden = !network.command;
     const curve = Boolean(record.time && record.time.length), stairs = record.predicted;
