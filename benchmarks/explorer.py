@@ -24,13 +24,13 @@ MARKS = {"open": 2000.0, "cursor": 50.0}
 SIZES = {"default": 3.0, "10,000 cells": 30.0}
 """Megabytes."""
 MOVES = 60
-_WORDS = (
-    "Made by `benchmarks/explorer.py` in {version}, headless, without a GPU, beside other work on one core. Opening: "
-    "from the request to the finished page, the best of three. Cursor: from a move to the layout of all that it "
-    "changes, and to the frame that shows it (the largest of {moves} moves in brackets; frames come every 16 ms). "
-    "Slider: from the slider to the second frame after it, with the flow integrated anew where it is live. Marks: "
-    "2 s to open, 50 ms for a cursor, 3 MB for the default page, 30 MB for 10,000 cells."
-)
+_WORDS = """
+Made by `benchmarks/explorer.py` in {version}, headless, without a GPU, beside other work on one core.
+Opening: from the request to the finished page, the best of three. Cursor: from a move to the layout of all
+that it changes, and to the frame that shows it (the largest of {moves} moves in brackets; frames come every
+16 ms). Slider: from the slider to the second frame after it, with the flow integrated anew where it is
+live. Marks: 2 s to open, 50 ms for a cursor, 3 MB for the default page, 30 MB for 10,000 cells.
+""".strip().replace("\n", " ")
 CURSOR = """
 const [moves, done] = arguments, { record } = saddlewalk.state, times = [], frames = [];
 const step = (k) => {

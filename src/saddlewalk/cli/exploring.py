@@ -29,7 +29,7 @@ _RESULT = "result.nc"
 def explore(what: tuple[str, ...], out: str, no_open: bool, **options: Any) -> None:
     """Write one page that shows networks as they learn, and open it in the browser.
 
-    Without arguments: diagonal and linear networks whose sliders are live, and a small sweep made on the spot.
+    Without arguments: diagonal and linear networks whose sliders are live, and a sweep made on the spot.
     Give the store of a sweep, folders that --out has written, or settings with their options; several of them
     share a page. The page needs no server and no network, and can be sent to others.
     """
@@ -96,8 +96,8 @@ def _run_in(folder: Path) -> tuple[Any, str, str]:
     """The run in a folder of results, its name, and the command that made it."""
     if not (folder / _RESULT).is_file():
         raise InputError(
-            f"{folder} is neither the store of a sweep nor a folder of results: it has no {_RESULT}. Give what "
-            "`saddlewalk sweep --out` or `saddlewalk compare --out` has written."
+            f"{folder} is neither the store of a sweep nor a folder of results: it has no {_RESULT}. Give "
+            "what `saddlewalk sweep --out` or `saddlewalk compare --out` has written."
         )
     command = ""
     with contextlib.suppress(

@@ -1,8 +1,8 @@
 r"""What a page shows of the units at a moment: as suits them, coefficients, directions, spectra or phases.
 
-A panel is a title and numbers `(moments, rows, columns)`, to be drawn as bars, as a map, or as dials. Utility is
-that of Eq 1 over the size of the unit to its degree, :math:`U(\theta_i; r) / |\theta_i|^\kappa`: what a dormant
-unit climbs.
+A panel is a title and numbers `(moments, rows, columns)`, to be drawn as bars, as a map, or as dials. Utility
+is that of Eq 1 over the size of the unit to its degree, :math:`U(\theta_i; r) / |\theta_i|^\kappa`: what a
+dormant unit climbs.
 """
 
 from typing import Any

@@ -10,9 +10,12 @@ from saddlewalk.explore.runs import Record, record_of
 from saddlewalk.settings import Run, find_setting
 
 Axes = Mapping[str, Sequence[Any]]
-_LIVE = (("diagonal", {}), ("linear", {"dim": 6, "outputs": 6}))
+_LIVE: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("diagonal", {}),
+    ("linear", {"dim": 6, "outputs": 6}),
+)
 """What the page without arguments integrates; maps of a size at which every slider answers at once."""
-_MADE = (
+_MADE: tuple[str, dict[str, tuple[Any, ...]]] = (
     "attention",
     {"scale": (1e-2, 3e-3, 1e-3), "seed": (0, 1, 2, 3), "width": (2, 4), "context": (8, 32)},
 )

@@ -1,7 +1,7 @@
 """A sweep's store as a page shows it: a slider an axis, numbers of each cell, and curves where they are kept.
 
-The measure `curves` keeps, beside the numbers of `compare`, the loss along time, the predicted stages, and what
-grows. Other stores have numbers alone; the page shows them over the axes, and says so.
+The measure `curves` keeps, beside the numbers of `compare`, the loss along time, the predicted stages, and
+what grows. Other stores have numbers alone; the page shows them over the axes, and says so.
 """
 
 from pathlib import Path

@@ -6,6 +6,7 @@
   const place = (id) => document.getElementById(id);
   const DATA = JSON.parse(place("data").textContent);
   const WIDE = 60; // a run so many times longer than its first plateau is shown on a log axis
+  const FEW = 80;
   const WORDS = { data_seed: "draw of the data", seed: "seed of the start", width: "width: units" };
 
   const state = { network: 0, record: null, view: [0, 1], points: [], cursor: 0, playing: 0 };
@@ -170,7 +171,8 @@
     let low = 0, high = 0;
     for (const value of grown.values) if (Number.isFinite(value)) { low = Math.min(low, value); high = Math.max(high, value); }
     const room = 0.06 * (high - low || 1);
-    growth.draw([Array.from(grown.time.subarray(from)), ...columns], grown.names.map((_, k) => ({ stroke: app.charts.color(k), dash: app.charts.dash(k), width: 1.8, points: { show: false } })),
+    const known = grown.time.filter((t) => t >= view[0] && t <= view[1]).length < FEW; // what is between is not known
+    growth.draw([Array.from(grown.time.subarray(from)), ...columns], grown.names.map((_, k) => ({ stroke: app.charts.color(k), dash: app.charts.dash(k), width: 1.8, points: { show: known, size: 5 } })),
       { view, reach: [low < 0 ? low - room : 0, high + room], logTime, label: grown.label.length > 24 ? "value" : grown.label });
     learnedRows = grown.names.map((name, k) => {
       const line = element("i"), value = element("b");
@@ -209,7 +211,10 @@
     input.setAttribute("aria-valuetext", `time ${number(time)}, loss ${number(value)}`);
     showReadout(time, value);
     showLearned(time);
-    if (record.panelsAt) panels.show(record.panelsAt(time)); else panels.clear();
+    const shown_ = record.panelsAt ? record.panelsAt(time) : [];
+    if (shown_.length) panels.show(shown_); else panels.clear();
+    const kept = shown_.length ? shown_[0].moment ?? time : time;
+    place("moment").textContent = shown_.length ? `Below: the network at time ${number(kept)}${kept === time ? "" : ", the nearest moment whose weights were kept"}.` : "";
     markStage(time);
   }
 
