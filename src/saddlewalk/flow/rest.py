@@ -38,7 +38,9 @@ class Rest:
 
     Where a network that rests at a saddle looks as at a minimum (linear neurons, which are all active after
     the first jump; deep networks, which are one unit), a new unit must find nothing either; or, for deep
-    ones, so much time has passed that a unit with that much utility would have come.
+    ones, so much time has passed that a unit with that much utility would have come. At a saddle of a deep
+    linear network no unit of one layer finds anything: only all layers together leave it. There
+    :math:`1/\sqrt c` times as long is waited as it took to lose all drive.
 
     Parameters
     ----------
@@ -55,6 +57,7 @@ class Rest:
         self._short_steps = finite_steps or not problem.smooth
         self._degree = problem.pace_degree
         self._deep = not problem.units.additive
+        self._together = self._deep and self._degree > 2 and problem.units.linear_in == "input"
         self._convergence = convergence
         self._largest = np.asarray(first.drive)
         self._opportunity = float(first.opportunity)
@@ -130,6 +133,8 @@ class Rest:
     def _nothing_new(self, seen: Snapshot, time: Times, for_long: Moments) -> Moments:
         """Whether a new unit would find nothing, or had time enough to come."""
         self._opportunity = max(self._opportunity, float(seen.opportunity.max()))
+        if self._together:
+            return for_long | (np.asarray(seen.loss) <= self._nothing)
         part = np.asarray(seen.opportunity) / (self._opportunity or 1.0)
         late = (part * time >= _PATIENCE * self._idle_since) | (for_long & self._short_steps)
         return (part <= self._convergence) | (late & self._deep)

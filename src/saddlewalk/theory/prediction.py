@@ -17,6 +17,7 @@ from saddlewalk.theory.attention import AttentionTheory
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.composition import CompositionTheory
+from saddlewalk.theory.deep import DeepLinearTheory
 from saddlewalk.theory.diagonal import DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
@@ -27,6 +28,7 @@ from saddlewalk.units import AbstractUnits
 THEORIES: tuple[type[AbstractTheory], ...] = (
     DiagonalTheory,
     LinearTheory,
+    DeepLinearTheory,
     AttentionTheory,
     ModularTheory,
     CompositionTheory,
@@ -106,11 +108,6 @@ def predict(
     checked_seed(seed)
     if not max_time > 0:
         raise InputError(f"`max_time` must be positive; got {max_time}.")
-    if isinstance(units, AbstractUnits) and not units.additive:
-        raise InputError(
-            "AGF predicts networks that are a sum of units; a deep network is none. `train` it, and look "
-            "at its layers with `diagnose`."
-        )
     problem = Problem(task, units, loss, rates, adaptive=adaptive)
     origin = Start(problem, scale, seed, start, max_time, progress)
     theories = [theory(origin) for theory in theories_of(problem)]

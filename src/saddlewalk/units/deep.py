@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, checked_whole
 from saddlewalk.units.base import (
     AbstractUnits,
     Factors,
@@ -55,6 +55,49 @@ class Deep(AbstractUnits):
         """A convolution and two dense layers, one of them rectified."""
         layers = (Convolution(2, kernel=2, stride=1), Dense(4, "relu"), Dense(3, "linear"))
         return cls(layers), 4, 2
+
+    @classmethod
+    def of(cls, depth: int, width: int, activation: str = "linear", *, bias: bool = False) -> "Deep":
+        """Dense layers of one width in a row; `depth` counts the readout, too.
+
+        Parameters
+        ----------
+        depth : number L of layers of weights, at least 2.
+        width : neurons of each hidden layer.
+        activation : of the hidden layers.
+        bias : whether their neurons have biases.
+        """
+        depth = checked_whole("depth", depth, least=1)
+        if depth < 2:
+            raise InputError(
+                f"A deep network has at least 2 layers of weights, of which the last is the readout; got {depth}."
+            )
+        return cls((Dense(width, activation, bias),) * (depth - 1))
+
+    @classmethod
+    def linear(cls, depth: int, width: int) -> "Deep":
+        """A deep linear network.
+
+        Parameters
+        ----------
+        depth : number L of layers of weights, at least 2.
+        width : neurons of each hidden layer.
+        """
+        return cls.of(depth, width)
+
+    @property
+    def depth(self) -> int:
+        """Number L of layers of weights, with the readout."""
+        return len(self.hidden_layers) + 1
+
+    @property
+    def is_linear_chain(self) -> bool:
+        """Whether it is a product of matrices."""
+        plain = not (self.skips or self.output_bias)
+        return plain and all(
+            isinstance(one, Dense) and one.activation == "linear" and not one.bias
+            for one in self.hidden_layers
+        )
 
     def __check_init__(self) -> None:
         if not isinstance(self.hidden_layers, tuple) or not self.hidden_layers:

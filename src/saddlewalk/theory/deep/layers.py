@@ -1,0 +1,191 @@
+r""":math:`\beta = W_L \cdots W_1`: the layers of a deep linear network, their flow, and what of them is dormant.
+
+At a saddle of rank k every layer is :math:`W_l = A_l + D_l`: k directions of each hidden space are in use, the rest
+is small. Since layers are balanced, the left singular vectors of one layer are the right ones of the next,
+and the dormant part lives in the complement of the k directions on both sides. There it moves as if the active
+part were not there, in the gradient that this leaves:
+
+.. math:: \dot D_l = (D_L \cdots D_{l+1})^\top\, G\, (D_{l-1} \cdots D_1)^\top, \qquad
+          G = \Sigma_{yx} - \beta_A \Sigma_{xx},
+
+a flow of degree L in D, whose direction does not know the scale. For L = 2 it is linear, and modes grow side by
+side; for L > 2 it ends in a finite time, in which one mode, of all layers at once, outgrows the others.
+"""
+
+import itertools
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from saddlewalk.theory.linear import Covariances
+
+Matrix = Float[np.ndarray, "*many rows columns"]
+Vector = Float[np.ndarray, " size"]
+
+
+class Chain(NamedTuple):
+    """All layers, the first one next to the input (which is along the eigenvectors of Sigma_xx)."""
+
+    layers: tuple[Matrix, ...]
+
+    @property
+    def depth(self) -> int:
+        """Number L of layers."""
+        return len(self.layers)
+
+    @property
+    def width(self) -> int:
+        """Size of the narrowest hidden layer: the largest rank of the map."""
+        return min(len(layer) for layer in self.layers[:-1])
+
+    @property
+    def map(self) -> Matrix:
+        """beta."""
+        return self.below[-1]
+
+    @property
+    def below(self) -> list[Matrix]:
+        """Products of the first 0, 1, ..., L layers."""
+        found = [np.eye(self.layers[0].shape[-1])]
+        for layer in self.layers:
+            found.append(layer @ found[-1])
+        return found
+
+    @property
+    def above(self) -> list[Matrix]:
+        """What stands in front of layer 1, 2, ..., L: the product of all layers after it."""
+        found = [np.eye(self.layers[-1].shape[-2])]
+        for layer in self.layers[:0:-1]:
+            found.append(found[-1] @ layer)
+        return found[::-1]
+
+    def climb(self, gradient: Matrix) -> "Chain":
+        """The velocity of all layers in a gradient G of the map."""
+        below, above = self.below, self.above
+        return Chain(
+            tuple(
+                above[k].mT @ gradient @ below[k].mT for k in range(self.depth)
+            )
+        )
+
+    @property
+    def vector(self) -> Vector:
+        """All numbers in one vector."""
+        return np.concatenate([layer.ravel() for layer in self.layers])
+
+    def of(self, vector: np.ndarray) -> "Chain":
+        """The chain of this shape with these numbers; of many vectors many chains at once."""
+        ends = np.cumsum([layer.size for layer in self.layers])
+        parts = np.split(vector, ends[:-1], axis=-1)
+        return Chain(
+            tuple(
+                part.reshape(*vector.shape[:-1], *layer.shape)
+                for part, layer in zip(parts, self.layers, strict=True)
+            )
+        )
+
+    def plus(self, other: "Chain", factor: float = 1.0) -> "Chain":
+        """Layer by layer."""
+        return Chain(
+            tuple(a + factor * b for a, b in zip(self.layers, other.layers, strict=True))
+        )
+
+    def dormant(self, rank: int) -> "Chain":
+        """The part outside the `rank` directions of each hidden space that are in use."""
+        hidden = [_leading(a, b, rank) for a, b in zip(self.layers, self.layers[1:], strict=False)]
+        left = [*hidden, None]
+        right = [None, *hidden]
+        return Chain(
+            tuple(
+                _without(layer, out, into)
+                for layer, out, into in zip(self.layers, left, right, strict=True)
+            )
+        )
+
+    @classmethod
+    def read(
+        cls, covariances: Covariances, shapes: dict[str, tuple[int, ...]], theta: Vector
+    ) -> "Chain":
+        """The layers in the parameters of a network, in their order."""
+        ends = np.cumsum([int(np.prod(shape)) for shape in shapes.values()])
+        parts = np.split(np.asarray(theta, dtype=float), ends[:-1])
+        first, *others = (
+            part.reshape(shape) for part, shape in zip(parts, shapes.values(), strict=True)
+        )
+        return cls((first @ covariances.basis, *others))
+
+
+def _leading(layer: Matrix, after: Matrix, rank: int) -> Matrix:
+    """The directions of a hidden space in which the layers before and after it are large."""
+    both = np.concatenate([layer, after.T], axis=1)
+    return np.linalg.svd(both, full_matrices=False)[0][:, :rank]
+
+
+def _without(layer: Matrix, out: Matrix | None, into: Matrix | None) -> Matrix:
+    if out is not None:
+        layer = layer - out @ (out.T @ layer)
+    return layer if into is None else layer - (layer @ into) @ into.T
+
+
+def flow_of(covariances: Covariances, like: Chain) -> Callable[[Vector], Vector]:
+    """The velocity of all numbers of a chain under gradient flow.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    like : a chain of the same shape.
+    """
+    root = np.sqrt(covariances.variances)
+
+    shapes = [layer.shape for layer in like.layers]
+    ends = np.cumsum([0, *(layer.size for layer in like.layers)]).tolist()
+    places = [slice(a, b) for a, b in itertools.pairwise(ends)]
+
+    def velocity(vector: Vector) -> Vector:
+        # the same as `Chain.climb`, without its objects: this is called thousands of times
+        layers = [vector[at].reshape(shape) for at, shape in zip(places, shapes, strict=True)]
+        below = [layers[0]]
+        for layer in layers[1:]:
+            below.append(layer @ below[-1])
+        back = (covariances.target - below[-1] * root) * root
+        moved = np.empty_like(vector)
+        for k in range(len(layers) - 1, 0, -1):
+            moved[places[k]] = (back @ below[k - 1].T).ravel()
+            back = layers[k].T @ back
+        moved[places[0]] = back.ravel()
+        return moved
+
+    return velocity
+
+
+def losses(
+    covariances: Covariances, like: Chain, states: Float[np.ndarray, "moments size"]
+) -> Float[np.ndarray, "moments two"]:
+    """Loss and slope at some states, all at once.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    like : a chain of the same shape.
+    states : numbers of the chain at some moments.
+    """
+    root = np.sqrt(covariances.variances)
+    chain = like.of(states)
+    gap = covariances.target - chain.map * root
+    loss = covariances.floor + 0.5 * np.sum(gap**2, axis=(1, 2))
+    moved = chain.climb(gap * root).layers
+    return np.stack([loss, -sum(np.sum(layer**2, axis=(1, 2)) for layer in moved)], axis=1)
+
+
+def gradient_of(covariances: Covariances, beta: Matrix) -> Matrix:
+    """G = Sigma_yx - beta Sigma_xx.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    beta : a map.
+    """
+    root = np.sqrt(covariances.variances)
+    return (covariances.target - beta * root) * root
