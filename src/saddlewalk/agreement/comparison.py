@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from saddlewalk.agreement import composition
-from saddlewalk.curves import Stage
+from saddlewalk.curves import LossCurve, Stage, Stopped
 from saddlewalk.curves.reading import read_stages
 from saddlewalk.curves.stages import identity
 from saddlewalk.errors import InputError
@@ -34,6 +34,8 @@ _GREW = 0.05
 makes a prediction name it, so that no unit is lost on the border."""
 _LEAST_LEVEL = 1e-6
 """Part of the first loss below which a level is as good as none: two of them are not compared."""
+_BEYOND = 0.1
+"""Part of a step below its level at which the next one has begun."""
 _NOTABLE = 0.01
 """Mean error of the jump times from which a more exact method is named."""
 
@@ -267,7 +269,7 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
     if not isinstance(stairs, Staircase) or not isinstance(path, Trajectory):
         raise InputError("compare takes a prediction, then a simulation: compare(stairs, path).")
     _check_they_belong_together(stairs, path)
-    reading = read_stages(path.curve, stairs.loss_levels)
+    reading = read_stages(_as_far_as_predicted(stairs, path.curve), stairs.loss_levels)
     missing = (math.nan,) * (len(stairs.stages) - len(reading.rests))
     return Agreement(
         predicted=stairs,
@@ -278,6 +280,15 @@ def compare(stairs: Staircase, path: Trajectory) -> Agreement:
         if "modes" in path.info
         else _units_in_order(stairs, path, reading.rests),
     )
+
+
+def _as_far_as_predicted(stairs: Staircase, curve: LossCurve) -> LossCurve:
+    """The simulated curve up to where it leaves the last level, if more is to come that was not predicted."""
+    if stairs.stopped is not Stopped.FIRST_STAGE or not stairs.stages:
+        return curve
+    before, after = stairs.loss_levels[-2:]
+    left = np.flatnonzero(curve.loss < after - _BEYOND * (before - after))
+    return curve.part(0, int(left[0])) if len(left) else curve
 
 
 def _check_they_belong_together(stairs: Staircase, path: Trajectory) -> None:

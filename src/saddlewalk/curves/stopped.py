@@ -9,6 +9,10 @@ class Stopped(Word):
     NO_UTILITY = "no utility left", "no utility left: no dormant unit would lower the loss"
     NO_DORMANT = "no dormant units", "no dormant units: all are active, and at rest"
     LEARNED = "learned", "learned: hardly any loss is left"
+    FIRST_STAGE = (
+        "first stage",
+        "first stage: what a deep network learns after its first escape is not predicted; train it",
+    )
     CONVERGED = "converged", "converged: no unit has utility left that counts, or goes anywhere"
     SLOW = (
         "slow",

@@ -17,7 +17,7 @@ from saddlewalk.theory.attention import AttentionTheory
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.composition import CompositionTheory
-from saddlewalk.theory.deep import DeepLinearTheory
+from saddlewalk.theory.deep import DeepLinearTheory, FirstEscapeTheory
 from saddlewalk.theory.diagonal import DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
@@ -32,6 +32,7 @@ THEORIES: tuple[type[AbstractTheory], ...] = (
     AttentionTheory,
     ModularTheory,
     CompositionTheory,
+    FirstEscapeTheory,
     AlternatingGradientFlows,
 )
 """From the most special to the one that every sum of units has."""
@@ -111,6 +112,10 @@ def predict(
     problem = Problem(task, units, loss, rates, adaptive=adaptive)
     origin = Start(problem, scale, seed, start, max_time, progress)
     theories = [theory(origin) for theory in theories_of(problem)]
+    if not theories:
+        raise InputError(
+            "Adaptive learning rates are those of units, and a deep network is no sum of units: leave out `adaptive`."
+        )
     chosen = theories[0].preferred if method == "auto" and start is None else method
     chosen = "numeric" if chosen == "auto" else chosen
     theory = next((one for one in theories if chosen in one.methods), None)

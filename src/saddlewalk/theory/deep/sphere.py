@@ -49,7 +49,7 @@ class Climbed(NamedTuple):
 
 
 def climb_sphere(
-    slope: Callable[[Vector], Vector],
+    slope: Callable[[Vector, float], Vector],
     start: Vector,
     degree: int,
     felt: Callable[[Vector, float], bool],
@@ -62,7 +62,7 @@ def climb_sphere(
 
     Parameters
     ----------
-    slope : gradient of the utility, at leading order, at a vector of length 1.
+    slope : gradient of the utility over size^(degree - 1), for a direction and its growth l.
     start : the small weights.
     degree : degree r of the utility, at least 2.
     felt : says of direction and growth l whether the network begins to feel these weights.
@@ -75,7 +75,7 @@ def climb_sphere(
 
     def velocity(y: Vector) -> Vector:
         u = y[:count] / np.linalg.norm(y[:count])
-        c = slope(u)
+        c = slope(u, float(y[count]))
         grows = float(u @ c)
         return np.concatenate([c - grows * u, [grows, np.exp((2 - degree) * y[count])]])
 
@@ -84,7 +84,7 @@ def climb_sphere(
         return y[count] > most or felt(u, float(y[count]))
 
     first = start / size
-    pace = max(float(np.linalg.norm(slope(first))), 1e-300)
+    pace = max(float(np.linalg.norm(slope(first, 0.0))), 1e-300)
     rtol = rtol if rtol is not None else (1e-10 if smooth else 1e-6)
     atol = np.concatenate([np.full(count, 1e-3 * rtol), [rtol, 1e-3 * rtol]])
     found = follow(
@@ -104,13 +104,13 @@ def climb_sphere(
     return Climbed(directions, growth, found.states[:, count + 1], found.evaluations, arrived)
 
 
-def _fastest(slope: Callable[[Vector], Vector], count: int, pace: float) -> float:
+def _fastest(slope: Callable[[Vector, float], Vector], count: int, pace: float) -> float:
     """The longest step: a part of the time in which the fastest direction grows e-fold."""
     probe = np.random.default_rng(0).normal(size=count)
     for _ in range(8):
         length = float(np.linalg.norm(probe))
         if not length > 0:
             break
-        probe = slope(probe / length)
+        probe = slope(probe / length, 0.0)
         pace = max(pace, float(np.linalg.norm(probe)))
     return _LONGEST / pace

@@ -14,6 +14,7 @@ from saddlewalk.problem import Problem, SquaredError
 from saddlewalk.tasks import Moments, linear_map
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.deep import modes
+from saddlewalk.theory.deep.first import FirstEscapeTheory
 from saddlewalk.theory.deep.layers import Chain
 from saddlewalk.theory.deep.walk import Jump, walk
 from saddlewalk.theory.linear import Covariances, largest_correlation
@@ -69,8 +70,13 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
 
     @cached_property
     def numeric(self) -> Outcome:
-        """From saddle to saddle, from any small start, whatever the covariances."""
+        """From saddle to saddle, from any small start, whatever the covariances.
+
+        Layers that start large are not balanced with the others: there the first stage is all that is known.
+        """
         self._check_small()
+        if not self._small.holds:
+            return FirstEscapeTheory(self.start).numeric
         found = walk(self.covariances, self.chain, self.start.max_time)
         return Outcome(
             stages=tuple(_stage(self.covariances, jump) for jump in found.jumps),
@@ -165,6 +171,17 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
         return "numeric"
 
     @cached_property
+    def _small(self) -> Assumption:
+        largest = max(float(np.linalg.norm(layer)) for layer in self.chain.layers)
+        return Assumption(
+            "every layer starts small: largest norm of a layer",
+            largest < 1,
+            largest,
+            "below 1; the smaller, the further apart the jumps. With layers that start large the first stage "
+            "alone is predicted",
+        )
+
+    @cached_property
     def _aligned(self) -> Assumption:
         left, _, right = self.covariances.singular
         turned = left.T @ self.chain.map @ right
@@ -206,15 +223,9 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:
         """Hypotheses of the exact modes, and what the order of a random start rests on."""
-        sizes = [float(np.linalg.norm(layer)) for layer in self.chain.layers]
         count, width = len(self.covariances.explained[1]), self.chain.width
         return (
-            Assumption(
-                "every layer starts small: largest norm of a layer",
-                max(sizes) < 1,
-                max(sizes),
-                "below 1; the smaller, the further apart the jumps",
-            ),
+            self._small,
             self._apart,
             _distinct(self.covariances),
             Assumption(

@@ -117,7 +117,7 @@ def _plateau(
     """How long it lasts (`None`: for ever), the dormant part at its end, right-hand sides."""
     size, depth = float(np.linalg.norm(dormant.vector)), dormant.depth
 
-    def slope(u: np.ndarray) -> np.ndarray:
+    def slope(u: np.ndarray, _: float) -> np.ndarray:
         return dormant.of(u).climb(gradient).vector
 
     def felt(u: np.ndarray, growth: float) -> bool:
