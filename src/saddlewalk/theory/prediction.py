@@ -18,7 +18,7 @@ from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.composition import CompositionTheory
 from saddlewalk.theory.deep import DeepLinearTheory, FirstEscapeTheory
-from saddlewalk.theory.diagonal import DiagonalTheory
+from saddlewalk.theory.diagonal import DeepDiagonalTheory, DiagonalTheory
 from saddlewalk.theory.linear import LinearTheory
 from saddlewalk.theory.modular import ModularTheory
 from saddlewalk.theory.scales import comparable_inputs
@@ -27,6 +27,7 @@ from saddlewalk.units import AbstractUnits
 
 THEORIES: tuple[type[AbstractTheory], ...] = (
     DiagonalTheory,
+    DeepDiagonalTheory,
     LinearTheory,
     DeepLinearTheory,
     AttentionTheory,

@@ -8,6 +8,7 @@ from saddlewalk.units.base import AbstractUnits as AbstractUnits
 from saddlewalk.units.base import Layer as Layer
 from saddlewalk.units.convolution import Convolution as Convolution
 from saddlewalk.units.deep import Deep as Deep
+from saddlewalk.units.deep_diagonal import DeepDiagonal as DeepDiagonal
 from saddlewalk.units.degree import find_degree as find_degree
 from saddlewalk.units.dense import Dense as Dense
 from saddlewalk.units.diagonal import Diagonal as Diagonal

@@ -5,6 +5,7 @@ steps of gradient flow from a finite scale, in time; both walk down the same lea
 `accuracy` says how far off they are.
 """
 
+from saddlewalk.theory.diagonal.deep import DeepDiagonalTheory as DeepDiagonalTheory
 from saddlewalk.theory.diagonal.finite_scale import Transition as Transition
 from saddlewalk.theory.diagonal.finite_scale import finite_sequence as finite_sequence
 from saddlewalk.theory.diagonal.paper import Dormancy as Dormancy
@@ -17,5 +18,6 @@ from saddlewalk.theory.diagonal.paper import limit_sequence as limit_sequence
 from saddlewalk.theory.diagonal.paper import sequence as sequence
 from saddlewalk.theory.diagonal.paper import waiting_times as waiting_times
 from saddlewalk.theory.diagonal.paper import waiting_times_limit as waiting_times_limit
+from saddlewalk.theory.diagonal.potential import ManyLayers as ManyLayers
 from saddlewalk.theory.diagonal.regression import Regression as Regression
 from saddlewalk.theory.diagonal.theory import DiagonalTheory as DiagonalTheory

@@ -27,6 +27,8 @@ g' from then on.
 
 The loss above the new level is :math:`(1 - \beta_i(t)/\beta_i)^2` of the step: it passes the middle of
 the step :math:`\log(1 + \sqrt2) / 2|g_i|` before the unit passes the middle of its rise.
+
+With more than two layers s and the shape of a rise are others (`potential`); everything else is the same.
 """
 
 from dataclasses import dataclass
@@ -36,8 +38,8 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from saddlewalk.curves import Stopped
+from saddlewalk.theory.diagonal.potential import AbstractPotential, potential_of
 from saddlewalk.theory.diagonal.regression import Regression, Vector
-from saddlewalk.theory.merging import HALF_WAY
 
 _FOLLOW = 1.0
 """E-folds by which active units may delay a step that they must follow; if they are slower still, they have
@@ -57,7 +59,7 @@ class Transition:
     time: float
     """When the loss passes the middle of the step."""
     rate: float
-    """Growth rate 2|g| of the unit that wakes."""
+    """Growth rate of the unit that wakes: 2|g| with two layers."""
     beta: Vector
     """The coefficients after it."""
     on: tuple[int, ...]
@@ -134,16 +136,18 @@ class Plateau(NamedTuple):
 
 
 def finite_sequence(
-    regression: Regression, scale: float, most: int = 300
+    regression: Regression, scale: float, most: int = 300, layers: int = 2
 ) -> tuple[list[Transition], Stopped]:
     """The steps of a diagonal network from a finite scale, one after the other.
 
     Parameters
     ----------
     regression : the least squares.
-    scale : alpha, where p = q = alpha at the start.
+    scale : alpha, where p = q = alpha at the start; with more layers where these are (alpha, ..., alpha, 0).
     most : steps after which to stop.
+    layers : weights of a coefficient.
     """
+    potential = potential_of(scale, layers)
     plateau = first_plateau(regression)
     start = regression.loss(plateau.beta)
     found: list[Transition] = []
@@ -153,7 +157,7 @@ def finite_sequence(
             return found, Stopped.NO_DORMANT if done else Stopped.NO_UTILITY
         if regression.loss(plateau.beta) <= _NOTHING * start:
             return found, Stopped.LEARNED
-        step, plateau = _transition(regression, scale, plateau)
+        step, plateau = _transition(regression, potential, plateau)
         found.append(step)
     return found, Stopped.LIMIT
 
@@ -177,7 +181,7 @@ def first_plateau(regression: Regression) -> Plateau:
     )
 
 
-def turns(plateau: Plateau, scale: float) -> Vector:
+def turns(plateau: Plateau, potential: AbstractPotential) -> Vector:
     """Time until each unit would be in the middle of its rise; infinite without gradient.
 
     It is negative where a step made the gradient so small that a unit is beyond its rest already.
@@ -185,31 +189,20 @@ def turns(plateau: Plateau, scale: float) -> Vector:
     Parameters
     ----------
     plateau : where s is, and where it moves.
-    scale : alpha.
+    potential : the s of a coefficient.
     """
     pull = np.abs(plateau.gradient)
-    goal = depth(pull / plateau.lengths, scale)
+    goal = potential.depth(pull / plateau.lengths)
     with np.errstate(divide="ignore", invalid="ignore"):
         wait = (goal + np.sign(plateau.gradient) * plateau.s) / pull
     return np.where(pull > 0, wait, np.inf)
 
 
-def depth(beta: Vector, scale: float) -> Vector:
-    """The s of these coefficients.
-
-    Parameters
-    ----------
-    beta : coefficients.
-    scale : alpha.
-    """
-    return 0.5 * np.arcsinh(beta / scale**2)
-
-
 def _transition(
-    regression: Regression, scale: float, before: Plateau
+    regression: Regression, potential: AbstractPotential, before: Plateau
 ) -> tuple[Transition, Plateau]:
     """The next step down, and the plateau after it."""
-    waits = turns(before, scale)
+    waits = turns(before, potential)
     first = float(waits.min())
     hit = waits <= first + _TIE * (abs(first) + before.time)
     columns = before.columns.extended(regression.design, np.flatnonzero(hit))
@@ -217,11 +210,14 @@ def _transition(
     beta = _rest(regression, columns, np.sign(before.beta) - hit * np.sign(before.gradient))
     gradient, now = regression.gradient(beta), beta != 0
     # a unit that falls asleep leaves its wall with the step
-    s = np.where(now, depth(beta, scale), before.s)
+    s = np.where(now, potential.depth(beta), before.s)
     moved = (s - before.s + np.where(now, 0.0, gradient * max(first, 0.0)))[order]
     change = (beta - before.beta)[order]
     step = float(np.sum((columns.triangle @ change) ** 2))
-    rate = 2 * float(np.abs(before.gradient[hit]).max())
+    woken = np.flatnonzero(hit)[np.argmax(np.abs(before.gradient[hit]))]
+    pull = float(np.abs(before.gradient[woken]))
+    goal = pull / float(before.lengths[woken])
+    rate = potential.rate(pull, goal)
     late = float(change @ moved) / step - first
     follow = now[order] & (before.beta != 0)[order]
     slow = rate * float(change[follow] @ moved[follow]) / step
@@ -234,7 +230,7 @@ def _transition(
     awake = order[now[order]]
     after = Plateau(
         time=before.time + tau,
-        seen=max(before.time + tau - HALF_WAY / rate, before.seen),
+        seen=max(before.time + tau - potential.half_way(pull, goal), before.seen),
         beta=beta,
         gradient=np.where(now, 0.0, gradient),
         s=s + drift,

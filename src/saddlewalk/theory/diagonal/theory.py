@@ -18,12 +18,11 @@ from saddlewalk.theory.diagonal.accuracy import distance_of_limit, expected_erro
 from saddlewalk.theory.diagonal.finite_scale import Transition, finite_sequence
 from saddlewalk.theory.diagonal.paper import Jump, agf_sequence, limit_sequence
 from saddlewalk.theory.diagonal.regression import Regression
+from saddlewalk.theory.diagonal.stages import clear_order, largest_cosine, stage_of
 from saddlewalk.theory.merging import merged
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Diagonal
 
-_BLOCK = 1_000
-"""Columns whose cosines with all others are held at once."""
 _MOST_UNITS = 2_000
 """Real-time AGF answers within seconds up to so many units."""
 
@@ -67,12 +66,12 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
         self._check(dormant=True)
         regression, clock = self.regression, self._clock
         steps, stopped = finite_sequence(regression, self.initial)
-        listed = [_stage(step, regression, 1 / clock) for step in steps]
+        listed = [stage_of(step, regression, 1 / clock) for step in steps]
         stages = merged(listed, [step.rate * clock for step in steps], self._initial_loss)
         return Outcome(
             stages=stages,
             stopped=stopped,
-            assumptions=(_clear_order(steps, self.initial),),
+            assumptions=(clear_order(steps, -1 / math.log(self.initial)),),
             eta=self._eta,
             initial_loss=self._initial_loss,
             expected_error=expected_error(stages, steps, self._initial_loss),
@@ -101,13 +100,13 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
     ) -> Outcome:
         """Jumps in accelerated time as stages in time."""
         regression, clock = self.regression, self._clock
-        stages = tuple(_stage(jump, regression, eta / clock) for jump in jumps)
+        stages = tuple(stage_of(jump, regression, eta / clock) for jump in jumps)
         if merge:
             stages = merged(stages, [jump.rate * clock for jump in jumps], self._initial_loss)
         return Outcome(
             stages=stages,
             stopped=stopped,
-            assumptions=(_order_one(jumps, self.initial), _clear_order(jumps, self.initial)),
+            assumptions=(_order_one(jumps, self.initial), clear_order(jumps, -1 / math.log(self.initial))),
             eta=eta,
             initial_loss=self._initial_loss,
             expected_error=distance_of_limit(stages, jumps, self._initial_loss, eta),
@@ -149,7 +148,7 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:
         """General position and a small start; the methods add what depends on their jumps."""
-        closest = _largest_cosine(self.regression.design / self.regression.lengths)
+        closest = largest_cosine(self.regression.design / self.regression.lengths)
         norm = self.start.norm
         return (
             Assumption("initial norm of a unit", norm < 1, norm, "below 1; the smaller the better"),
@@ -162,32 +161,6 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
         )
 
 
-def _stage(jump: Jump | Transition, regression: Regression, unit_of_time: float) -> Stage:
-    largest_first = sorted(jump.on, key=lambda unit: -abs(jump.beta[unit]))
-    coordinates = [
-        {"kind": "coordinate", "index": unit, "sign": int(np.sign(jump.beta[unit]))}
-        for unit in largest_first
-    ]
-    feature, *others = coordinates or [{"kind": "adjustment"}]
-    return Stage(
-        time=jump.time * unit_of_time,
-        loss=regression.loss(jump.beta),
-        units=jump.on,
-        dormant=jump.off,
-        feature={**feature, "others": others} if others else feature,
-    )
-
-
-def _largest_cosine(columns: Float[np.ndarray, "n d"]) -> float:
-    """Of two of these columns of length one; block by block, since all cosines may not fit into memory."""
-    largest = 0.0
-    for first in range(0, columns.shape[1], _BLOCK):
-        cosine = np.abs(columns[:, first : first + _BLOCK].T @ columns[:, first:])
-        np.fill_diagonal(cosine, 0.0)
-        largest = max(largest, float(cosine.max()))
-    return largest
-
-
 def _order_one(jumps: Sequence[Jump], start: float) -> Assumption:
     off_one = off_size_one(jumps, start)
     return Assumption(
@@ -195,14 +168,4 @@ def _order_one(jumps: Sequence[Jump], start: float) -> Assumption:
         off_one < 0.5,
         off_one,
         "well below 1 (it is about the relative error of the times); rescale X or y if not",
-    )
-
-
-def _clear_order(jumps: Sequence[Jump | Transition], start: float) -> Assumption:
-    gap, blur = min((jump.gap for jump in jumps), default=math.inf), -1 / math.log(start)
-    return Assumption(
-        "clear order: smallest relative lead of a jump over the next candidate",
-        gap > blur,
-        gap if math.isfinite(gap) else None,
-        f"above 1/log(1/scale) = {blur:.2g}, the width of a jump; below, two may be seen as one",
     )
