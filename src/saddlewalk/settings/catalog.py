@@ -196,6 +196,32 @@ def _linear(task: "AbstractTask", width: int | None) -> "AbstractUnits":
     return Dense(min(task.inputs, task.outputs) if width is None else width, "linear")
 
 
+def _deep_diagonal(task: "AbstractTask", width: int | None, depth: int) -> "AbstractUnits":
+    from saddlewalk.units import DeepDiagonal
+
+    if depth == 2:
+        return _diagonal(task, width)
+    if width is not None and width != task.inputs:
+        raise InputError(
+            f"A diagonal network has one unit an input: its width is {task.inputs}, not {width}."
+        )
+    return DeepDiagonal(depth)
+
+
+def _deep_linear(task: "AbstractTask", width: int | None, depth: int) -> "AbstractUnits":
+    from saddlewalk.units import Deep
+
+    return Deep.linear(depth, min(task.inputs, task.outputs) if width is None else width)
+
+
+def _deep(
+    task: "AbstractTask", width: int, depth: int, activation: str, bias: bool
+) -> "AbstractUnits":
+    from saddlewalk.units import Deep
+
+    return Deep.of(depth, width, activation, bias=bias)
+
+
 def _in_context(
     eigenvalues: str, context: int, sequences: int | None, data_seed: int
 ) -> "AbstractTask":
@@ -374,6 +400,41 @@ _ALL = (
         units={"width": None},
         make_task=_linear_map,
         make_units=_linear,
+    ),
+    Setting(
+        name="deep-linear",
+        summary="linear network of any depth: one singular mode at a time, sharper steps than with two layers",
+        scale=1e-2,
+        data={"dim": 4, "outputs": 4, "decay": 0.0, "commuting": False, "data_seed": 0, **_OWN},
+        units={"width": None, "depth": 3},
+        make_task=_linear_map,
+        make_units=_deep_linear,
+    ),
+    Setting(
+        name="deep-diagonal",
+        summary="diagonal network with products of L weights: one coefficient at a time, plateaus of scale^-(L-2)",
+        scale=1e-3,
+        data={
+            **_OWN,
+            "samples": 60,
+            "dim": 10,
+            "sparsity": 5,
+            "noise": 0.0,
+            "correlation": 0.0,
+            "data_seed": 0,
+        },
+        units={"width": None, "depth": 3},
+        make_task=_sparse_regression,
+        make_units=_deep_diagonal,
+    ),
+    Setting(
+        name="deep",
+        summary="network of any depth and activation: its first escape",
+        scale=1e-2,
+        data=_HIDDEN_DIRECTIONS,
+        units={"width": 8, "depth": 3, "activation": "relu", "bias": False},
+        make_task=_directions,
+        make_units=_deep,
     ),
     Setting(
         name="attention",

@@ -65,6 +65,12 @@ class StartOptions:
         "Weights to start from (.npz), also from the middle of a training.",
         same_program=True,
     )
+    aligned: bool = _option(
+        False,
+        bool,
+        "Deep linear networks: balanced layers along the modes of the data, for which modes are exact.",
+        same_program=True,
+    )
 
     @property
     def balance(self) -> dict[str, float]:
@@ -167,7 +173,8 @@ DATA: dict[str, Option] = {
 
 UNITS: dict[str, Option] = {
     "width": Option(int, "Number of units."),
-    "activation": Option(str, "Activation of a two-layer network."),
+    "depth": Option(int, "Layers of weights of a deep network, with the readout."),
+    "activation": Option(str, "Activation of the hidden layers."),
     "bias": Option(bool, "Give each neuron a bias."),
 }
 """Options of units; a setting takes some of them."""

@@ -59,6 +59,8 @@ class Run:
         if self.start.start is not None and self.start.balance:
             name = next(iter(self.start.balance))
             raise InputError(f"`start` gives the weights as they are; leave out `{name}`.")
+        if self.start.aligned and (self.start.balance or self.start.start is not None):
+            raise InputError("`aligned` is a start of its own; leave out the others, or `aligned`.")
 
     @classmethod
     def of(cls, setting: str, **options: Any) -> "Run":
@@ -120,6 +122,10 @@ class Run:
             from saddlewalk.settings.weights import load_weights
 
             return load_weights(self.start.start, self.problem)
+        if self.start.aligned:
+            from saddlewalk.theory.deep import aligned_start
+
+            return aligned_start(self.problem, self.scale)
         if not self.start.balance:
             return None
         from saddlewalk.balance import rescaled
