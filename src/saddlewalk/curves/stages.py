@@ -43,7 +43,8 @@ class Stage:
         if self.parts:
             return _listed([part.learned for part in self.parts])
         named = mode_name(self.feature) or inputs_named(self.feature)
-        if named is None and self.feature.get("kind") == "coordinate":
+        kind = self.feature.get("kind")
+        if named is None and (kind == "coordinate" or (kind == "direction" and not self.units)):
             return describe(self.feature)
         return named or _unit(self.units)
 

@@ -36,8 +36,8 @@ _REST = 1e-3
 """A jump is over when the loss would fall by this part of it in as much time as since it fell fastest,"""
 _DIP = 10**0.5
 """or when it falls this much faster than it did at its slowest since, as at every jump that is looked for."""
-_NOTHING = 1e-6
-"""Part of the first loss that is as good as none."""
+_SHORT = 1e-3
+"""Shortest step with kinks, beside the time in which the network changes."""
 _PROBE = 1e-10
 """Size at which the degree is read off, to leading order."""
 _FLAT = 0.02
@@ -174,9 +174,9 @@ def _jump(
         lambda w: network.loss_and_velocity(w)[1],
         woken,
         seen,
-        rtol=1e-8 if network.smooth else 1e-6,
-        atol=1e-11 if network.smooth else 1e-8,
-        smooth=network.smooth,
+        rtol=1e-8 if network.smooth else 1e-5,
+        atol=1e-11 if network.smooth else 1e-7,
+        least_step=None if network.smooth else _least_step(network, woken),
         max_time=max_time - waiting,
     )
     if not moved.stopped:
@@ -204,6 +204,11 @@ def _jump(
         rested=seen.rested,
         evaluations=climbed.evaluations + moved.evaluations,
     )
+
+
+def _least_step(network: AbstractNetwork, w: Vector) -> float:
+    """A part of the time in which the network changes when it is felt."""
+    return _SHORT * float(np.linalg.norm(w) / np.linalg.norm(network.loss_and_velocity(w)[1]))
 
 
 class _FirstRest:

@@ -22,7 +22,9 @@ from saddlewalk.ode.plain import follow
 Vector = Float[np.ndarray, " size"]
 _LONGEST = 0.5
 """Growth within a step, in the exponent: what is tiny beside the direction stays right."""
-_MOST_STEPS = 20_000
+_LEAST = 2e-3
+"""Shortest step with kinks, in the same."""
+_MOST_STEPS = 50_000
 
 
 class Climbed(NamedTuple):
@@ -85,16 +87,17 @@ def climb_sphere(
 
     first = start / size
     pace = max(float(np.linalg.norm(slope(first, 0.0))), 1e-300)
-    rtol = rtol if rtol is not None else (1e-10 if smooth else 1e-6)
+    rtol = rtol if rtol is not None else (1e-10 if smooth else 1e-5)
     atol = np.concatenate([np.full(count, 1e-3 * rtol), [rtol, 1e-3 * rtol]])
+    fastest = _fastest(slope, count, pace)
     found = follow(
         velocity,
         np.concatenate([first, [0.0, 0.0]]),
         until,
         rtol=rtol,
         atol=atol,
-        smooth=smooth,
-        max_step=_fastest(slope, count, pace),
+        least_step=None if smooth else _LEAST / fastest,
+        max_step=_LONGEST / fastest,
         max_steps=_MOST_STEPS,
     )
     directions = found.states[:, :count]
@@ -105,7 +108,7 @@ def climb_sphere(
 
 
 def _fastest(slope: Callable[[Vector, float], Vector], count: int, pace: float) -> float:
-    """The longest step: a part of the time in which the fastest direction grows e-fold."""
+    """About the largest growth rate of a direction."""
     probe = np.random.default_rng(0).normal(size=count)
     for _ in range(8):
         length = float(np.linalg.norm(probe))
@@ -113,4 +116,4 @@ def _fastest(slope: Callable[[Vector, float], Vector], count: int, pace: float) 
             break
         probe = slope(probe / length, 0.0)
         pace = max(pace, float(np.linalg.norm(probe)))
-    return _LONGEST / pace
+    return pace
