@@ -36,6 +36,10 @@ _REST = 1e-3
 """A jump is over when the loss would fall by this part of it in as much time as since it fell fastest,"""
 _DIP = 10**0.5
 """or when it falls this much faster than it did at its slowest since, as at every jump that is looked for."""
+_LONG = 20.0
+"""It is over in any case after so many times as long as it took to fall fastest,"""
+_MOST_STEPS = 3_000
+"""or after so many steps: what is stiff by then is a tail."""
 _SHORT = 1e-3
 """Shortest step with kinks, beside the time in which the network changes."""
 _PROBE = 1e-10
@@ -178,8 +182,9 @@ def _jump(
         atol=1e-11 if network.smooth else 1e-7,
         least_step=None if network.smooth else _least_step(network, woken),
         max_time=max_time - waiting,
+        max_steps=_MOST_STEPS if network.smooth else 10 * _MOST_STEPS,
     )
-    if not moved.stopped:
+    if moved.time[-1] >= max_time - waiting and not moved.stopped:
         return None
     rows = [network.loss_and_velocity(w) for w in moved.states]
     losses = np.array([loss for loss, _ in rows])
@@ -229,7 +234,8 @@ class _FirstRest:
             self.least, self.slowest = fall, time
         self.rested = 0 < fall * (time - self.began) <= _REST * (self.first - loss)
         next_begins = self.least < self.fastest / _DIP and fall > _DIP * self.least
-        return self.rested or next_begins or fall == 0
+        long = self.began > 0 and time > _LONG * self.began
+        return self.rested or next_begins or long or fall == 0
 
 
 def small_layers(
