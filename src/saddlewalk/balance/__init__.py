@@ -2,6 +2,8 @@
 
 from saddlewalk.balance.conserved import Conserved as Conserved
 from saddlewalk.balance.conserved import conserved_quantities as conserved_quantities
+from saddlewalk.balance.imbalance import Imbalance as Imbalance
+from saddlewalk.balance.imbalance import imbalances as imbalances
 from saddlewalk.balance.rescale import alpha_of as alpha_of
 from saddlewalk.balance.rescale import rescaled as rescaled
 from saddlewalk.balance.sides import Side as Side

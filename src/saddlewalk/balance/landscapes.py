@@ -35,7 +35,8 @@ def conserved_of(landscape: AbstractLandscape, w: Any) -> dict[str, Conserved]:
         )
     raise InputError(
         f"Nothing is conserved: what lies between '{layers[0].name}' and the layer after it is not "
-        "homogeneous (ReLU, leaky ReLU, linear and powers are; tanh, GELU and normalizations are not)."
+        "homogeneous (ReLU, leaky ReLU, linear and powers are; tanh, GELU and normalizations are not). How "
+        "fast the balance of its layers changes is in `saddlewalk.balance.imbalances`."
     )
 
 

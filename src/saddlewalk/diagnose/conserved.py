@@ -173,7 +173,10 @@ def conserved_drift(path: "Trajectory", problem: Problem | None = None) -> Conse
     moments = spread(len(run.parameters), _MOST)
     found = [conserved_quantities(run, at=int(k)) for k in moments]
     if not found[0]:
-        raise InputError("These units are not homogeneous in their incoming weights: none is kept.")
+        raise InputError(
+            "These units are not homogeneous in their incoming weights: nothing is kept. How fast the balance of "
+            "their layers changes is in `saddlewalk.balance.imbalances`."
+        )
     return ConservedDrift(
         {
             layer: Drift(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool
 
 from saddlewalk.curves import LossCurve
 from saddlewalk.curves.jumps import Jump, jump_between
@@ -60,7 +60,7 @@ class Small(NamedTuple):
     """
 
     names: tuple[str, ...]
-    mask: Float[np.ndarray, " size"]
+    mask: Bool[np.ndarray, " size"]
     largest: float
     smallest: float
 
@@ -132,21 +132,21 @@ def first_escape(
     residual = network.residual(rest)
     drive = float(np.linalg.norm(residual))
 
-    def placed(x: Vector) -> Vector:
+    def placed(x: np.ndarray) -> np.ndarray:
         found = rest.copy()
         found[mask] = x
         return found
 
-    degree = _degree(network, placed, start[mask] / size, residual)
+    degree = _degree(network, placed(start[mask] / size), mask, residual)
     _check_dormant(network, start, rest)
 
-    def slope(u: Vector, growth: float) -> Vector:
+    def slope(u: np.ndarray, growth: float) -> np.ndarray:
         now = max(size * math.exp(growth), _PROBE)  # below, it is its leading order to the last digit
         return network.climb(placed(now * u), residual)[mask] / now ** (degree - 1)
 
     part = _FELT if mask.all() else _FELT_BY_LARGE
 
-    def felt(u: Vector, growth: float) -> bool:
+    def felt(u: np.ndarray, growth: float) -> bool:
         change = network.residual(placed(size * math.exp(growth) * u)) - residual
         return float(np.linalg.norm(change)) > part * drive
 
@@ -280,11 +280,10 @@ def small_layers(
     )
 
 
-def _degree(network: AbstractNetwork, placed: Any, u: Vector, residual: np.ndarray) -> int:
+def _degree(network: AbstractNetwork, w: Vector, mask: np.ndarray, residual: np.ndarray) -> int:
     """Degree r of the utility in the small weights, read off twice."""
-    mask = placed(np.ones_like(u)) != placed(np.zeros_like(u))
     sizes = [
-        float(np.linalg.norm(network.climb(placed(t * u), residual)[mask]))
+        float(np.linalg.norm(network.climb(np.where(mask, t * w, w), residual)[mask]))
         for t in (_PROBE, 2 * _PROBE)
     ]
     if not sizes[0] > 0:

@@ -21,7 +21,7 @@ from jaxtyping import Float
 
 from saddlewalk.theory.linear import Covariances
 
-Matrix = Float[np.ndarray, "*many rows columns"]
+Matrix = Float[np.ndarray, "..."]
 Vector = Float[np.ndarray, " size"]
 
 
