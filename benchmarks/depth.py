@@ -38,8 +38,16 @@ def directions(seed):
 
 
 AGREEMENT = {
-    "deep linear, 3 layers, whitened": (linear(0.0), sw.units.Deep.linear(3, 5), (3e-2, 1e-2, 1e-3)),
-    "deep linear, 4 layers, whitened": (linear(0.0), sw.units.Deep.linear(4, 5), (1e-1, 3e-2, 1e-2)),
+    "deep linear, 3 layers, whitened": (
+        linear(0.0),
+        sw.units.Deep.linear(3, 5),
+        (3e-2, 1e-2, 1e-3),
+    ),
+    "deep linear, 4 layers, whitened": (
+        linear(0.0),
+        sw.units.Deep.linear(4, 5),
+        (1e-1, 3e-2, 1e-2),
+    ),
     "deep linear, 3 layers, not whitened": (
         linear(1.0),
         sw.units.Deep.linear(3, 5),
@@ -52,10 +60,26 @@ AGREEMENT = {
     ),
     "deep diagonal, 3 layers": (design, sw.units.DeepDiagonal(3), (3e-2, 1e-2, 1e-3)),
     "deep diagonal, 4 layers": (design, sw.units.DeepDiagonal(4), (1e-1, 3e-2, 1e-2)),
-    "deep ReLU, 3 layers, first escape": (directions, sw.units.Deep.of(3, 6, "relu"), (3e-2, 1e-2, 1e-3)),
-    "deep ReLU, 4 layers, first escape": (directions, sw.units.Deep.of(4, 6, "relu"), (1e-1, 3e-2, 1e-2)),
-    "deep tanh, 3 layers, first escape": (directions, sw.units.Deep.of(3, 6, "tanh"), (3e-2, 1e-2, 1e-3)),
-    "deep tanh, 4 layers, first escape": (directions, sw.units.Deep.of(4, 6, "tanh"), (1e-1, 3e-2, 1e-2)),
+    "deep ReLU, 3 layers, first escape": (
+        directions,
+        sw.units.Deep.of(3, 6, "relu"),
+        (3e-2, 1e-2, 1e-3),
+    ),
+    "deep ReLU, 4 layers, first escape": (
+        directions,
+        sw.units.Deep.of(4, 6, "relu"),
+        (1e-1, 3e-2, 1e-2),
+    ),
+    "deep tanh, 3 layers, first escape": (
+        directions,
+        sw.units.Deep.of(3, 6, "tanh"),
+        (3e-2, 1e-2, 1e-3),
+    ),
+    "deep tanh, 4 layers, first escape": (
+        directions,
+        sw.units.Deep.of(4, 6, "tanh"),
+        (1e-1, 3e-2, 1e-2),
+    ),
 }
 
 
@@ -70,14 +94,24 @@ def agreement(name):
                 try:
                     stairs = sw.predict(task, units, scale, seed, method=method, progress=False)
                 except sw.InputError as error:
-                    yield {"part": name, "method": method, "scale": scale, "seed": seed, "refused": str(error)}
+                    yield {
+                        "part": name,
+                        "method": method,
+                        "scale": scale,
+                        "seed": seed,
+                        "refused": str(error),
+                    }
                     continue
                 spent = time.perf_counter() - began
                 if method == methods[0]:
                     first = "first" in name
-                    until = {"max_time": 1.5 * stairs.jump_times[0]} if first and stairs.stages else {}
+                    until = (
+                        {"max_time": 1.5 * stairs.jump_times[0]} if first and stairs.stages else {}
+                    )
                     began = time.perf_counter()
-                    path = sw.train(task, units, scale, seed, progress=False, max_steps=200_000, **until)
+                    path = sw.train(
+                        task, units, scale, seed, progress=False, max_steps=200_000, **until
+                    )
                     trained = time.perf_counter() - began
                 report = sw.compare(stairs, path)
                 yield {
@@ -117,11 +151,14 @@ def in_order(task, stairs, path, report):
         return np.sum((left.T @ fitted) * (left.T @ covariances.target), axis=1)
 
     times = report.jump_times
-    rests = [0.0, *(math.sqrt(a * b) for a, b in zip(times, times[1:], strict=False)), path.time[-1]]
+    rests = [
+        0.0,
+        *(math.sqrt(a * b) for a, b in zip(times, times[1:], strict=False)),
+        path.time[-1],
+    ]
     rests = [path.time[at] for at in rest_rows(path, times)]
     learned = [
-        int(np.argmax(strengths(b) - strengths(a)))
-        for a, b in zip(rests, rests[1:], strict=False)
+        int(np.argmax(strengths(b) - strengths(a))) for a, b in zip(rests, rests[1:], strict=False)
     ]
     return learned == [stage.feature["index"] for stage in stairs.stages]
 
@@ -132,7 +169,9 @@ def rest_rows(path, times):
     rows = [0]
     for a, b in zip(edges[1:], edges[2:], strict=False):
         inside = np.flatnonzero((path.time >= a) & (path.time <= b))
-        rows.append(int(inside[np.argmin(np.abs(path.curve.rate[inside]))]) if len(inside) else rows[-1])
+        rows.append(
+            int(inside[np.argmin(np.abs(path.curve.rate[inside]))]) if len(inside) else rows[-1]
+        )
     return rows
 
 
@@ -144,7 +183,12 @@ def looks_alike(stairs, path):
     rows = np.flatnonzero(path.data["saved"].values >= at)
     problem = path.problem
     loss = stairs.loss_levels[1]
-    near = min(rows, key=lambda k: abs(float(np.interp(path.data["saved"].values[k], path.time, path.loss)) - loss))
+    near = min(
+        rows,
+        key=lambda k: abs(
+            float(np.interp(path.data["saved"].values[k], path.time, path.loss)) - loss
+        ),
+    )
     shape = next(iter(problem.shapes.values()))
     first = path.parameters[near][0][: math.prod(shape)].reshape(shape)
     seen = np.linalg.svd(first)[2][0]
@@ -171,9 +215,13 @@ def closed_forms(_):
                 "error": float(np.abs(ours / found - 1).max()),
             }
     for depth, scale, target in ((3, 1e-2, 1.0), (4, 3e-2, 2.0), (5, 1e-1, 0.5)):
-        flow = lambda _, z: (target - z * (scale**2 + z**2) ** (0.5 * (depth - 1))) * (  # noqa: B023, E731
-            scale**2 + z**2
-        ) ** (0.5 * (depth - 1))
+        flow = lambda _, z: (
+            (target - z * (scale**2 + z**2) ** (0.5 * (depth - 1)))
+            * (  # noqa: B023, E731
+                scale**2 + z**2
+            )
+            ** (0.5 * (depth - 1))
+        )
         potential = ManyLayers(scale, depth)
         goal = (1 - 1 / math.sqrt(2)) * target
         half = float(potential.last_weight(np.array([goal]))[0])
@@ -202,7 +250,9 @@ def exponents(name):
         for scale in scales:
             stairs = sw.predict(task, units, float(scale), 0, progress=False)
             middle = 0.5 * sum(stairs.loss_levels[:2])
-            path = sw.train(task, units, float(scale), 0, max_time=1.2 * stairs.jump_times[0], progress=False)
+            path = sw.train(
+                task, units, float(scale), 0, max_time=1.2 * stairs.jump_times[0], progress=False
+            )
             predicted.append(stairs.jump_times[0])
             trained.append(path.curve.crossing(middle))
         yield {
@@ -229,7 +279,9 @@ def shrunk(_):
             times = []
             for factor in factors:
                 start = he_start(problem, dict.fromkeys(layers, float(factor)))
-                times.append(sw.predict(task, units, 1.0, start=start, progress=False).jump_times[0])
+                times.append(
+                    sw.predict(task, units, 1.0, start=start, progress=False).jump_times[0]
+                )
             yield {
                 "part": "He starts",
                 "activation": activation,

@@ -45,7 +45,9 @@ def test_the_time_of_a_mode_by_quadrature():
             lambda s, L=depth: 1 / (L * s ** (2 - mpmath.mpf(2) / L) * (2 - 0.5 * s)),
             [mpmath.mpf("1e-3"), 0.01, 0.1, 1, 3.9],
         )
-        assert float(modes.time_to(1e-3, 3.9, 2.0, 0.5, depth)) == pytest.approx(float(exact), rel=1e-12)
+        assert float(modes.time_to(1e-3, 3.9, 2.0, 0.5, depth)) == pytest.approx(
+            float(exact), rel=1e-12
+        )
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +69,9 @@ def test_aligned_modes_are_gradient_flow_of_all_layers(whitened):
     def flow(_, w):
         a, b, c = w[:12].reshape(4, 3), w[12:28].reshape(4, 4), w[28:].reshape(3, 4)
         gap = y.T @ x - c @ b @ a @ (x.T @ x)
-        return np.concatenate([((c @ b).T @ gap).ravel(), (c.T @ gap @ a.T).ravel(), (gap @ (b @ a).T).ravel()])
+        return np.concatenate(
+            [((c @ b).T @ gap).ravel(), (c.T @ gap @ a.T).ravel(), (gap @ (b @ a).T).ravel()]
+        )
 
     assert np.linalg.svd(_product(start[0]))[1][0] == pytest.approx(size, rel=1e-9)
     for stage, before in zip(closed.stages, closed.loss_levels, strict=False):
@@ -78,7 +82,9 @@ def test_aligned_modes_are_gradient_flow_of_all_layers(whitened):
             return 0.5 * float(np.sum(gap**2)) + float(problem.task.offset) - middle
 
         passed.terminal = True
-        seen = solve_ivp(flow, (0, 2 * stage.time), start[0], "DOP853", events=passed, rtol=1e-12, atol=1e-14)
+        seen = solve_ivp(
+            flow, (0, 2 * stage.time), start[0], "DOP853", events=passed, rtol=1e-12, atol=1e-14
+        )
         assert stage.time == pytest.approx(seen.t_events[0][0], rel=1e-8)
         break  # one integration is enough: modes do not feel each other
     gaps = np.diff(closed.jump_times)
@@ -130,17 +136,22 @@ def test_the_potential_is_an_integral(depth):
         z = float(potential.last_weight(np.array([beta]))[0])
         assert z * (scale**2 + z**2) ** (0.5 * (depth - 1)) == pytest.approx(beta, rel=1e-12)
         exact = mpmath.quad(
-            lambda y: (scale**2 + y**2) ** (-(depth - 1) / 2), [0, *sorted([z / 50, z / 5]), z] if z > 0 else [0, z / 50, z / 5, z]
+            lambda y: (scale**2 + y**2) ** (-(depth - 1) / 2),
+            [0, *sorted([z / 50, z / 5]), z] if z > 0 else [0, z / 50, z / 5, z],
         )
         assert float(potential.depth(np.array([beta]))[0]) == pytest.approx(float(exact), rel=1e-9)
-    far = mpmath.quad(lambda y: (scale**2 + y**2) ** (-(depth - 1) / 2), [0, scale, 10 * scale, mpmath.inf])
+    far = mpmath.quad(
+        lambda y: (scale**2 + y**2) ** (-(depth - 1) / 2), [0, scale, 10 * scale, mpmath.inf]
+    )
     assert potential.wall == pytest.approx(float(far), rel=1e-9)
 
 
 def test_one_coefficient_is_exact():
     x = np.ones((1, 1))
     for depth, scale in ((3, 1e-2), (5, 1e-1)):
-        stairs = sw.predict(sw.tasks.from_arrays(x, x[:, 0]), DeepDiagonal(depth), scale, method="closed")
+        stairs = sw.predict(
+            sw.tasks.from_arrays(x, x[:, 0]), DeepDiagonal(depth), scale, method="closed"
+        )
         start = np.full(depth, scale)
         start[-1] = 0.0
 
@@ -200,7 +211,10 @@ def test_the_first_escape_is_that_of_training(activation, scale):
 def test_small_layers_count_and_not_the_depth():
     """t = a size^-(r-2) + b, with r of four layers shrunk; r = 2 is a logarithm."""
     for activation, which in (
-        ("tanh", {2: ("w1", "readout"), 3: ("w1", "w2", "readout"), 4: ("w1", "w2", "w3", "readout")}),
+        (
+            "tanh",
+            {2: ("w1", "readout"), 3: ("w1", "w2", "readout"), 4: ("w1", "w2", "w3", "readout")},
+        ),
         ("relu", {2: ("w2", "w3"), 3: ("w1", "w3", "readout")}),
     ):
         units = Deep.of(4, 4, activation)
@@ -259,7 +273,9 @@ def test_any_module_by_its_landscape():
     place = FunctionLandscape(answer, parameters, (X, Y[:, None]), "squared")
     stairs = predict_first_escape(place)
     ours = sw.predict(TASK, units, 1e-2, 2)
-    clock = place.loss(place.weights) / ours.initial_loss  # the user's loss may be a multiple of ours
+    clock = (
+        place.loss(place.weights) / ours.initial_loss
+    )  # the user's loss may be a multiple of ours
     assert stairs.jump_times[0] * clock == pytest.approx(ours.jump_times[0], rel=1e-3)
     assert stairs.degree == 3
     with pytest.raises(sw.InputError, match="There is no layer 'd'"):
@@ -293,7 +309,11 @@ def test_the_imbalance_identity_by_automatic_differentiation(activation):
     sigma = sw.units.ACTIVATIONS[activation]
     with sw.float64():
         theta = 0.8 * np.random.default_rng(3).normal(size=(1, problem.size))
-        a, b, c = theta[0, :12].reshape(4, 3), theta[0, 12:28].reshape(4, 4), theta[0, 28:].reshape(1, 4)
+        a, b, c = (
+            theta[0, :12].reshape(4, 3),
+            theta[0, 12:28].reshape(4, 4),
+            theta[0, 28:].reshape(1, 4),
+        )
         x, y = jnp.asarray(X), jnp.asarray(Y[:, None])
         first, slope = sigma(x @ a.T), jax.vmap(jax.vmap(jax.grad(sigma)))
 

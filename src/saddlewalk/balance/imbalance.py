@@ -61,7 +61,9 @@ def imbalances(
         they have none.
     """
     if power is not None and not 0 < power < np.inf:
-        raise InputError(f"`power` must be positive, for instance 2 for a quadratic activation; got {power}.")
+        raise InputError(
+            f"`power` must be positive, for instance 2 for a quadratic activation; got {power}."
+        )
     if isinstance(where, AbstractLandscape):
         w = where.weights_at(weights, at)
         slope = where.loss_and_gradient(w)[1]

@@ -57,7 +57,9 @@ class Deep(AbstractUnits):
         return cls(layers), 4, 2
 
     @classmethod
-    def of(cls, depth: int, width: int, activation: str = "linear", *, bias: bool = False) -> "Deep":
+    def of(
+        cls, depth: int, width: int, activation: str = "linear", *, bias: bool = False
+    ) -> "Deep":
         """Dense layers of one width in a row; `depth` counts the readout, too.
 
         Parameters

@@ -12,7 +12,7 @@ layers, and not the depth.
 
 import math
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool
@@ -141,7 +141,9 @@ def first_escape(
     _check_dormant(network, start, rest)
 
     def slope(u: np.ndarray, growth: float) -> np.ndarray:
-        now = max(size * math.exp(growth), _PROBE)  # below, it is its leading order to the last digit
+        now = max(
+            size * math.exp(growth), _PROBE
+        )  # below, it is its leading order to the last digit
         return network.climb(placed(now * u), residual)[mask] / now ** (degree - 1)
 
     part = _FELT if mask.all() else _FELT_BY_LARGE

@@ -145,7 +145,11 @@ def _small(
 
 
 def _degree(escape: Escape) -> Assumption:
-    law = f"time to the jump goes like size^-{escape.exponent}" if escape.exponent else "like log(1/size)"
+    law = (
+        f"time to the jump goes like size^-{escape.exponent}"
+        if escape.exponent
+        else "like log(1/size)"
+    )
     return Assumption(
         "degree r of the network in its small layers",
         escape.degree >= 2,

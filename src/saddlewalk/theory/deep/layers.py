@@ -64,11 +64,7 @@ class Chain(NamedTuple):
     def climb(self, gradient: Matrix) -> "Chain":
         """The velocity of all layers in a gradient G of the map."""
         below, above = self.below, self.above
-        return Chain(
-            tuple(
-                above[k].mT @ gradient @ below[k].mT for k in range(self.depth)
-            )
-        )
+        return Chain(tuple(above[k].mT @ gradient @ below[k].mT for k in range(self.depth)))
 
     @property
     def vector(self) -> Vector:
@@ -88,9 +84,7 @@ class Chain(NamedTuple):
 
     def plus(self, other: "Chain", factor: float = 1.0) -> "Chain":
         """Layer by layer."""
-        return Chain(
-            tuple(a + factor * b for a, b in zip(self.layers, other.layers, strict=True))
-        )
+        return Chain(tuple(a + factor * b for a, b in zip(self.layers, other.layers, strict=True)))
 
     def dormant(self, rank: int) -> "Chain":
         """The part outside the `rank` directions of each hidden space that are in use."""

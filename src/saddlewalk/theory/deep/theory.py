@@ -112,9 +112,7 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
             for k in order.tolist()
         }
         latest = max(middle.values(), default=0.0)
-        grid = np.unique(
-            np.concatenate([[0.0], *(middle[k] + _AROUND / sigma[k] for k in middle)])
-        )
+        grid = np.unique(np.concatenate([[0.0], *(middle[k] + _AROUND / sigma[k] for k in middle)]))
         grid = grid[(grid >= 0) & (grid <= min(self.start.max_time, latest + 60 / sigma.min()))]
         loss = np.full(len(grid), covariances.floor + 0.5 * float(explained.sum()))
         rate, share = np.zeros(len(grid)), {}
@@ -298,9 +296,7 @@ def _stage(covariances: Covariances, jump: Jump) -> Stage:
         np.sum((learned.T @ (beta * root)) * (learned.T @ covariances.target), axis=1)
         for beta in jump.maps
     )
-    return Stage(
-        jump.time, jump.after, (), _feature(covariances, int(np.argmax(after - before)))
-    )
+    return Stage(jump.time, jump.after, (), _feature(covariances, int(np.argmax(after - before))))
 
 
 def _feature(covariances: Covariances, place: int) -> dict[str, object]:

@@ -64,9 +64,7 @@ class DeepDiagonalTheory(AbstractTheory[Moments, DeepDiagonal]):
         """Gradient flow from this scale, step by step; exact between steps that do not overlap."""
         self._check()
         regression = self.regression
-        steps, stopped = finite_sequence(
-            regression, self.start.scale, layers=self.units.depth
-        )
+        steps, stopped = finite_sequence(regression, self.start.scale, layers=self.units.depth)
         listed = [stage_of(step, regression, 1.0) for step in steps]
         stages = merged(listed, [step.rate for step in steps], self._initial_loss)
         return Outcome(

@@ -6,16 +6,15 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float
 
-from saddlewalk.curves import Stage, Stopped
+from saddlewalk.curves import Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
 from saddlewalk.problem.scale import check_scale
 from saddlewalk.tasks import Moments, sparse_regression
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.diagonal.accuracy import distance_of_limit, expected_error, off_size_one
-from saddlewalk.theory.diagonal.finite_scale import Transition, finite_sequence
+from saddlewalk.theory.diagonal.finite_scale import finite_sequence
 from saddlewalk.theory.diagonal.paper import Jump, agf_sequence, limit_sequence
 from saddlewalk.theory.diagonal.regression import Regression
 from saddlewalk.theory.diagonal.stages import clear_order, largest_cosine, stage_of
@@ -106,7 +105,10 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
         return Outcome(
             stages=stages,
             stopped=stopped,
-            assumptions=(_order_one(jumps, self.initial), clear_order(jumps, -1 / math.log(self.initial))),
+            assumptions=(
+                _order_one(jumps, self.initial),
+                clear_order(jumps, -1 / math.log(self.initial)),
+            ),
             eta=eta,
             initial_loss=self._initial_loss,
             expected_error=distance_of_limit(stages, jumps, self._initial_loss, eta),
