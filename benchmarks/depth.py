@@ -5,6 +5,7 @@ is finished; `python benchmarks/depth.py --table FOLDER` collects them into dept
 """
 
 import argparse
+import itertools
 import json
 import math
 import time
@@ -157,9 +158,7 @@ def in_order(task, stairs, path, report):
         path.time[-1],
     ]
     rests = [path.time[at] for at in rest_rows(path, times)]
-    learned = [
-        int(np.argmax(strengths(b) - strengths(a))) for a, b in zip(rests, rests[1:], strict=False)
-    ]
+    learned = [int(np.argmax(strengths(b) - strengths(a))) for a, b in itertools.pairwise(rests)]
     return learned == [stage.feature["index"] for stage in stairs.stages]
 
 
@@ -167,7 +166,7 @@ def rest_rows(path, times):
     """Where the simulated loss is flattest between the jumps."""
     edges = [0.0, *times, float(path.time[-1])]
     rows = [0]
-    for a, b in zip(edges[1:], edges[2:], strict=False):
+    for a, b in itertools.pairwise(edges[1:]):
         inside = np.flatnonzero((path.time >= a) & (path.time <= b))
         rows.append(
             int(inside[np.argmin(np.abs(path.curve.rate[inside]))]) if len(inside) else rows[-1]

@@ -63,7 +63,6 @@ def test_aligned_modes_are_gradient_flow_of_all_layers(whitened):
     closed = sw.predict(whitened, units, 1e-2, start=start, method="closed")
     assert all(one.holds for one in closed.assumptions)
     x, y = np.asarray(problem.task.x), np.asarray(problem.task.y)
-    left, sigma, right = np.linalg.svd(y.T @ x)
     size = (1e-2 / 3) ** 3
 
     def flow(_, w):
@@ -114,7 +113,7 @@ def test_a_random_start_of_three_linear_layers(decay, scale):
 def test_closed_modes_say_what_they_need(whitened):
     with pytest.raises(sw.InputError, match=r"aligned start.*Use method 'numeric'"):
         sw.predict(whitened, Deep.linear(3, 4), 1e-2, method="closed")
-    with pytest.raises(sw.InputError, match="not dormant. Use a smaller scale"):
+    with pytest.raises(sw.InputError, match=r"not dormant. Use a smaller scale"):
         sw.predict(whitened, Deep.linear(3, 4), 5.0)
     with pytest.raises(sw.InputError, match="at least 2 layers"):
         Deep.linear(1, 4)
@@ -180,11 +179,11 @@ def test_correlated_inputs_at_depth_three():
 
 
 def test_deep_diagonal_networks_say_what_they_need():
-    with pytest.raises(sw.InputError, match="at least 3 layers; got 2. For 2 there is `Diagonal`"):
+    with pytest.raises(sw.InputError, match=r"at least 3 layers; got 2. For 2 there is `Diagonal`"):
         DeepDiagonal(2)
     with pytest.raises(sw.InputError, match="one output"):
         sw.predict(sw.tasks.from_arrays(X, X), DeepDiagonal(3), 1e-2)
-    with pytest.raises(sw.InputError, match="scale below 0.5"):
+    with pytest.raises(sw.InputError, match=r"scale below 0.5"):
         sw.predict(TASK, DeepDiagonal(3), 0.7, method="closed")
     assert isinstance(Run.of("deep-diagonal", depth=2).units, sw.units.Diagonal)
 
@@ -208,28 +207,28 @@ def test_the_first_escape_is_that_of_training(activation, scale):
     assert abs(top @ stairs[0].feature["vector"]) > 0.99
 
 
-def test_small_layers_count_and_not_the_depth():
-    """t = a size^-(r-2) + b, with r of four layers shrunk; r = 2 is a logarithm."""
-    for activation, which in (
-        (
-            "tanh",
-            {2: ("w1", "readout"), 3: ("w1", "w2", "readout"), 4: ("w1", "w2", "w3", "readout")},
-        ),
-        ("relu", {2: ("w2", "w3"), 3: ("w1", "w3", "readout")}),
-    ):
-        units = Deep.of(4, 4, activation)
-        problem = sw.Problem(TASK, units)
-        for r, layers in which.items():
-            factors = np.geomspace(1e-2, 1e-6, 5)
-            times = []
-            for factor in factors:
-                start = he_start(problem, dict.fromkeys(layers, float(factor)), seed=1)
-                stairs = sw.predict(TASK, units, 1.0, start=start)
-                times.append(stairs.jump_times[0])
-                degree = next(one for one in stairs.assumptions if one.name.startswith("degree r"))
-                assert degree.value == r
-            slope = np.polyfit(-np.log(factors[1:]), np.log(np.diff(times)), 1)[0]
-            assert slope == pytest.approx(r - 2, abs=0.03), (activation, r)
+@pytest.mark.parametrize(
+    ("activation", "layers"),
+    [
+        ("tanh", ("w1", "readout")),
+        ("tanh", ("w1", "w2", "readout")),
+        ("tanh", ("w1", "w2", "w3", "readout")),
+        ("relu", ("w1", "w3", "readout")),
+    ],
+)
+def test_small_layers_count_and_not_the_depth(activation, layers):
+    """t = a size^-(r-2) + b over four decades, with r of four layers shrunk; r = 2 is a logarithm."""
+    units = Deep.of(4, 3, activation)
+    problem = sw.Problem(TASK, units)
+    times = []
+    for factor in (1e-2, 1e-4, 1e-6):
+        start = he_start(problem, dict.fromkeys(layers, factor), seed=1)
+        stairs = sw.predict(TASK, units, 1.0, start=start)
+        times.append(stairs.jump_times[0])
+        degree = next(one for one in stairs.assumptions if one.name.startswith("degree r"))
+        assert degree.value == len(layers)
+    slope = math.log10((times[2] - times[1]) / (times[1] - times[0])) / 2
+    assert slope == pytest.approx(len(layers) - 2, abs=0.03)
 
 
 def test_a_he_start_with_two_small_layers_is_that_of_tight_integration():
@@ -287,9 +286,9 @@ def test_first_escapes_say_what_they_need():
     problem = sw.Problem(TASK, units)
     with pytest.raises(sw.InputError, match=r"No layer starts small.*he_start"):
         sw.predict(TASK, units, 1.0, start=he_start(problem))
-    with pytest.raises(sw.InputError, match="degree 1.*At least two layers"):
+    with pytest.raises(sw.InputError, match=r"degree 1.*At least two layers"):
         sw.predict(TASK, units, 1.0, start=he_start(problem, {"readout": 1e-4}))
-    with pytest.raises(sw.InputError, match="is positive|must be positive"):
+    with pytest.raises(sw.InputError, match="must be positive"):
         he_start(problem, {"readout": 0.0})
     with pytest.raises(sw.InputError, match="There is no layer 'w9'"):
         he_start(problem, {"w9": 0.1})

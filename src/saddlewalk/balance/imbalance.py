@@ -1,14 +1,18 @@
-r""":math:`\frac{d}{dt}\big(\|W_{l+1}\|^2 - \|W_l\|^2\big) = -2\, E\big[\partial_{h_l} L \cdot (\phi(z_l) - z_l\, \phi'(z_l))\big]`.
+r"""The imbalance of layers, and how fast it changes, for any activation and any loss:
 
-Layers :math:`z_l = W_l h_{l-1}`, :math:`h_l = \phi(z_l)`, gradient flow with one rate, any activation and any loss. The
-norm of a layer grows by :math:`\frac{d}{dt}\|W\|^2 = -2 \langle W, \partial_W L\rangle`, and
-:math:`\langle W_{l+1}, \partial_{W_{l+1}} L\rangle = E[\partial_{h_l} L \cdot h_l]`,
-:math:`\langle W_l, \partial_{W_l} L\rangle = E[\partial_{h_l} L \cdot z_l \phi'(z_l)]`; so it holds neuron by neuron.
+.. math:: \frac{d}{dt}\big(\|W_{l+1}\|^2 - \|W_l\|^2\big)
+          = -2\, E\big[\partial_{h_l} L \cdot (\phi(z_l) - z_l\, \phi'(z_l))\big] .
+
+Layers :math:`z_l = W_l h_{l-1}`, :math:`h_l = \phi(z_l)`, gradient flow with one rate, any activation and
+any loss. The norm of a layer grows by :math:`\frac{d}{dt}\|W\|^2 = -2 \langle W, \partial_W L\rangle`, and
+:math:`\langle W_{l+1}, \partial_{W_{l+1}} L\rangle = E[\partial_{h_l} L \cdot h_l]`, :math:`\langle W_l,
+\partial_{W_l} L\rangle = E[\partial_{h_l} L \cdot z_l \phi'(z_l)]`; so it holds neuron by neuron.
 
 Nothing for :math:`\phi` of degree 1 (linear, ReLU: conserved); for :math:`\phi = z^p` the weighted difference
-:math:`\|W_{l+1}\|^2 - \|W_l\|^2/p` is conserved instead. For :math:`\phi = z + c z^k + \ldots` (tanh: k = 3, GELU after its
-linear part: k = 2) the right-hand side is of order k in z, beside norms that grow at order 1: layers of a small
-network stay balanced, by Rawal and DeWeese (arXiv 2605.01288) the reason for their escape times.
+:math:`\|W_{l+1}\|^2 - \|W_l\|^2/p` is conserved instead. For :math:`\phi = z + c z^k + \ldots` (tanh: k =
+3, GELU after its linear part: k = 2) the right-hand side is of order k in z, beside norms that grow at
+order 1: layers of a small network stay balanced, by Rawal and DeWeese (arXiv 2605.01288) the reason for
+their escape times.
 """
 
 from typing import Any, NamedTuple
@@ -57,7 +61,8 @@ def imbalances(
     where : a run, a problem, or the landscape of any network.
     weights : parameters `(width, size)` with a problem; of a landscape another state than its present one.
     at : number of the saved moment of a run; the last by default.
-    power : p of the weighted difference; by default the degree of the units in their incoming weights, or 1 if
+    power : p of the weighted difference; by default the degree of the units in their incoming weights, or 1
+        if
         they have none.
     """
     if power is not None and not 0 < power < np.inf:

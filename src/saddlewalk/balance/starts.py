@@ -17,7 +17,7 @@ from saddlewalk.units import Dense
 def he_start(
     problem: Problem, shrunk: Mapping[str, float] | None = None, seed: int = 0
 ) -> Float[np.ndarray, "width size"]:
-    """Weights of variance 2 over the number of inputs of their layer (1 where the next is linear), biases zero.
+    """Weights of variance 2 (1 where no rectifier follows) over the inputs of their layer; biases zero.
 
     Parameters
     ----------

@@ -174,8 +174,8 @@ def conserved_drift(path: "Trajectory", problem: Problem | None = None) -> Conse
     found = [conserved_quantities(run, at=int(k)) for k in moments]
     if not found[0]:
         raise InputError(
-            "These units are not homogeneous in their incoming weights: nothing is kept. How fast the balance of "
-            "their layers changes is in `saddlewalk.balance.imbalances`."
+            "These units are not homogeneous in their incoming weights: nothing is kept. How fast the "
+            "balance of their layers changes is in `saddlewalk.balance.imbalances`."
         )
     return ConservedDrift(
         {

@@ -1,8 +1,9 @@
 """Small flows followed from NumPy: nothing is compiled around them, and a flow may be any function.
 
-Where the flow is smooth, steps are those of SciPy's Dormand and Prince method of order 8; the curve within a step is
-kept at some places, too. With kinks they are those of Bogacki and Shampine, of order 3, and never shorter than a least
-step: a flow that slides along a kink crosses it at every step, however short, and goes its way all the same.
+Where the flow is smooth, steps are those of SciPy's Dormand and Prince method of order 8; the curve within
+a step is kept at some places, too. With kinks they are those of Bogacki and Shampine, of order 3, and never
+shorter than a least step: a flow that slides along a kink crosses it at every step, however short, and goes
+its way all the same.
 """
 
 from collections.abc import Callable

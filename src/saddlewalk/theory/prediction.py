@@ -115,7 +115,8 @@ def predict(
     theories = [theory(origin) for theory in theories_of(problem)]
     if not theories:
         raise InputError(
-            "Adaptive learning rates are those of units, and a deep network is no sum of units: leave out `adaptive`."
+            "Adaptive learning rates are those of units, and a deep network is no sum of units: leave out "
+            "`adaptive`."
         )
     chosen = theories[0].preferred if method == "auto" and start is None else method
     chosen = "numeric" if chosen == "auto" else chosen

@@ -72,7 +72,7 @@ class Deep(AbstractUnits):
         depth = checked_whole("depth", depth, least=1)
         if depth < 2:
             raise InputError(
-                f"A deep network has at least 2 layers of weights, of which the last is the readout; got {depth}."
+                f"A deep network has at least 2 layers of weights, with the readout; got {depth}."
             )
         return cls((Dense(width, activation, bias),) * (depth - 1))
 

@@ -1,13 +1,13 @@
 r""":math:`f_i(x; w_i) = w_{1i} w_{2i} \cdots w_{Li}\, x_i`: the deep diagonal linear network.
 
 Every coefficient :math:`\beta_i` is a product of L numbers, and one unit. Gradient flow conserves
-:math:`w_{ki}^2 - w_{li}^2`; from the start :math:`(\alpha, \ldots, \alpha, 0)` all but the last factor stay equal, and
-with :math:`z = w_L`
+:math:`w_{ki}^2 - w_{li}^2`; from the start :math:`(\alpha, \ldots, \alpha, 0)` all but the last factor stay
+equal, and with :math:`z = w_L`
 
-.. math:: w_k = \sqrt{\alpha^2 + z^2}, \qquad \dot z = -g\, (\alpha^2 + z^2)^{(L-1)/2}, \qquad g = \partial_\beta L .
+.. math:: w_k = \sqrt{\alpha^2 + z^2}, \qquad \dot z = -(\alpha^2 + z^2)^{(L-1)/2}\, \partial_\beta L .
 
-For L = 2 this is the start of the diagonal network up to a factor; :class:`Diagonal` has coordinates of its own for it,
-which hold any scale.
+For L = 2 this is the start of the diagonal network up to a factor; :class:`Diagonal` has coordinates of its
+own for it, which hold any scale.
 """
 
 from typing import Any, ClassVar

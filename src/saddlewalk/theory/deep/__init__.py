@@ -1,7 +1,8 @@
 r"""Depth: :math:`\dot s = L s^{2-2/L}(\sigma - s)`, and the first escape of any deep network.
 
-`modes` has one mode of a deep linear network in closed form, `layers` and `walk` all of them from any small start;
-`sphere` the clock that does not know the scale; `escape` follows any network on it to its first rest.
+`modes` has one mode of a deep linear network in closed form, `layers` and `walk` all of them from any small
+start; `sphere` the clock that does not know the scale; `escape` follows any network on it to its first
+rest.
 """
 
 from saddlewalk.theory.deep.escape import Escape as Escape

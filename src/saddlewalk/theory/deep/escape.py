@@ -1,13 +1,14 @@
-r"""The first escape of any deep network: :math:`t = \tau\, \epsilon^{2 - r} + t_0`, r the number of layers that start small.
+r"""The first escape of any deep network: :math:`t = \tau\, \epsilon^{2 - r} + t_0`, with r small layers.
 
-Layers that start large stand still while the others are small: they change only with what the network has learned,
-which is nothing yet. So the network is homogeneous, of degree r, in its small layers, whose direction and size go
-their way on the sphere (`sphere`), until the outputs change the residual. From there on all layers follow gradient
-flow to the first rest. The first part takes :math:`\tau \epsilon^{2-r}` (:math:`\log(1/\epsilon)` over the growth rate
-for r = 2), the second does not know the scale: one integration is good for every start of this direction.
+Layers that start large stand still while the others are small: they change only with what the network has
+learned, which is nothing yet. So the network is homogeneous, of degree r, in its small layers, whose
+direction and size go their way on the sphere (`sphere`), until the outputs change the residual. From there on
+all layers follow gradient flow to the first rest. The first part takes :math:`\tau \epsilon^{2-r}`
+(:math:`\log(1/\epsilon)` over the growth rate for r = 2), the second does not know the scale: one
+integration is good for every start of this direction.
 
-The law is that of Rawal and DeWeese (arXiv 2605.01288), who derive it from the balance of layers; r counts the small
-layers, and not the depth.
+The law is that of Rawal and DeWeese (arXiv 2605.01288), who derive it from the balance of layers; r counts
+the small layers, and not the depth.
 """
 
 import math
@@ -29,7 +30,7 @@ _FELT = 1e-3
 _FELT_BY_LARGE = 1e-5
 """The same where other layers are large: these begin to move as soon as the outputs do."""
 _SMALL = 0.1
-"""Layers whose entries are smaller than this part of those of the largest layer start small, if others do not."""
+"""Layers with entries below this part of those of the largest layer start small, if others do not."""
 _LARGE = 1.0
 """Norm of a layer from which on it is not small in itself."""
 _REST = 1e-3
@@ -55,8 +56,8 @@ class Small(NamedTuple):
     ----------
     names : of these layers.
     mask : which weights are theirs.
-    largest, smallest : root mean square of the weights in the largest of these layers, and in the smallest of the
-        others (infinite if there are none).
+    largest, smallest : root mean square of the weights in the largest of these layers, and in the smallest
+        of the others (infinite if there are none).
     """
 
     names: tuple[str, ...]
@@ -265,8 +266,8 @@ def small_layers(
         chosen = [name for name in names if name in named]
     if not chosen:
         raise InputError(
-            f"No layer starts small: the norms are {_listed(norm)}. A first escape is from a start in which some "
-            "layers are small: use a smaller scale, or shrink layers (`saddlewalk.balance.he_start`)."
+            f"No layer starts small: the norms are {_listed(norm)}. A first escape is from a start in which "
+            "some layers are small: use a smaller scale, or shrink layers (`saddlewalk.balance.he_start`)."
         )
     mask = np.zeros(len(weights), dtype=bool)
     for part in network.parts:
@@ -290,18 +291,19 @@ def _degree(network: AbstractNetwork, w: Vector, mask: np.ndarray, residual: np.
     ]
     if not sizes[0] > 0:
         raise InputError(
-            "Nothing drives the small layers: the targets are learned already, or no output depends on them."
+            "Nothing drives the small layers: the targets are learned already, or no output depends on "
+            "them."
         )
     found = 1 + math.log2(sizes[1] / sizes[0])
     if abs(found - round(found)) > _FLAT:
         raise InputError(
-            f"The network has no whole degree in its small layers (found {found:.4g}): a layer that is neither small "
-            "nor large stands between. Name the small layers, or use a smaller scale."
+            f"The network has no whole degree in its small layers (found {found:.4g}): a layer that is "
+            "neither small nor large stands between. Name the small layers, or use a smaller scale."
         )
     if round(found) < 2:
         raise InputError(
-            "With these layers small the network is of degree 1 in them: it leaves at once, without a plateau. At "
-            "least two layers must start small, and an activation must be zero at zero."
+            "With these layers small the network is of degree 1 in them: it leaves at once, without a "
+            "plateau. At least two layers must start small, and an activation must be zero at zero."
         )
     return round(found)
 
@@ -311,8 +313,8 @@ def _check_dormant(network: AbstractNetwork, start: Vector, rest: Vector) -> Non
     change = float(np.linalg.norm(here - there)) / float(np.linalg.norm(there))
     if change > 0.1:
         raise InputError(
-            f"The outputs at the start change the residual by {100 * change:.2g}%: the network is not dormant, and "
-            "there is no first plateau. Use a smaller scale."
+            f"The outputs at the start change the residual by {100 * change:.2g}%: the network is not "
+            "dormant, and there is no first plateau. Use a smaller scale."
         )
 
 

@@ -98,7 +98,8 @@ def predict_first_escape(
 
     Parameters
     ----------
-    landscape : the network, a probe and a loss, for instance `saddlewalk.torch.landscape(module, data, loss)`.
+    landscape : the network, a probe and a loss, for instance `saddlewalk.torch.landscape(module, data,
+        loss)`.
     weights : a vector or a state of the network; by default its weights as they are.
     small : names of the arrays that start small; found by their sizes if they are not named.
     smooth : whether the network has no kinks; tried on its hidden layers by default.
@@ -137,7 +138,7 @@ def _small(
     which = small_layers(network, weights, named)
     ratio = which.largest / which.smallest
     return Assumption(
-        f"layers that start small ({', '.join(which.names)}), beside the others: largest entries over smallest",
+        f"layers that start small ({', '.join(which.names)}): their entries over those of the others",
         ratio < 0.1,
         ratio,
         "0 if all are small; else well below 1, or the network is of no one degree",
@@ -154,7 +155,7 @@ def _degree(escape: Escape) -> Assumption:
         "degree r of the network in its small layers",
         escape.degree >= 2,
         float(escape.degree),
-        f"at least 2, so that there is a plateau; {law}",
+        f"at least 2, so that there is a plateau; the time to the jump goes like {law}",
     )
 
 

@@ -1,15 +1,17 @@
-r""":math:`\beta = W_L \cdots W_1`: the layers of a deep linear network, their flow, and what of them is dormant.
+r""":math:`\beta = W_L \cdots W_1`: the layers of a deep linear network, their flow, and what of them is
+dormant.
 
-At a saddle of rank k every layer is :math:`W_l = A_l + D_l`: k directions of each hidden space are in use, the rest
-is small. Since layers are balanced, the left singular vectors of one layer are the right ones of the next,
-and the dormant part lives in the complement of the k directions on both sides. There it moves as if the active
-part were not there, in the gradient that this leaves:
+At a saddle of rank k every layer is :math:`W_l = A_l + D_l`: k directions of each hidden space are in use,
+the rest is small. Since layers are balanced, the left singular vectors of one layer are the right ones of
+the next, and the dormant part lives in the complement of the k directions on both sides. There it moves as
+if the active part were not there, in the gradient that this leaves:
 
 .. math:: \dot D_l = (D_L \cdots D_{l+1})^\top\, G\, (D_{l-1} \cdots D_1)^\top, \qquad
           G = \Sigma_{yx} - \beta_A \Sigma_{xx},
 
-a flow of degree L in D, whose direction does not know the scale. For L = 2 it is linear, and modes grow side by
-side; for L > 2 it ends in a finite time, in which one mode, of all layers at once, outgrows the others.
+a flow of degree L in D, whose direction does not know the scale. For L = 2 it is linear, and modes grow
+side by side; for L > 2 it ends in a finite time, in which one mode, of all layers at once, outgrows the
+others.
 """
 
 import itertools

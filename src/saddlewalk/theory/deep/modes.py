@@ -1,8 +1,8 @@
 r""":math:`\dot s = L\, s^{2 - 2/L} (\sigma - \lambda s)`: one mode of a deep linear network, exactly.
 
-Where L layers are balanced and aligned with a singular mode of :math:`\Sigma_{yx}` (:math:`\sigma`) whose input
-has variance :math:`\lambda` and no correlation with the others, the strength s of the mode moves by itself
-(Saxe et al. for L = 2; Arora et al.). In :math:`y = (\lambda s / \sigma)^{1/L}`, which goes to 1,
+Where L layers are balanced and aligned with a singular mode of :math:`\Sigma_{yx}` (:math:`\sigma`) whose
+input has variance :math:`\lambda` and no correlation with the others, the strength s of the mode moves by
+itself (Saxe et al. for L = 2; Arora et al.). In :math:`y = (\lambda s / \sigma)^{1/L}`, which goes to 1,
 
 .. math::
 
@@ -10,8 +10,9 @@ has variance :math:`\lambda` and no correlation with the others, the strength s 
     t = \frac{(\sigma/\lambda)^{2/L - 1}}{\sigma} \left[ \frac{y^{2-L}}{2 - L} +
         \frac{y^2}{2}\, {}_2F_1\!\left(1, \tfrac2L; 1 + \tfrac2L; y^L\right) \right]_{y_0}^{y},
 
-with log y in place of the first term for L = 2. From a small start the first term is all: the time to the jump is
-:math:`a^{2-L} / ((L-2)\,\sigma)` for layers of size a, so that modes are further apart than at depth 2.
+with log y in place of the first term for L = 2. From a small start the first term is all: the time to the
+jump is :math:`a^{2-L} / ((L-2)\,\sigma)` for layers of size a, so that modes are further apart than at
+depth 2.
 """
 
 from typing import Any

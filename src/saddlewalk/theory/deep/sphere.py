@@ -1,14 +1,16 @@
 r""":math:`\dot\theta = \nabla U(\theta)` near a saddle, on a clock that does not know the scale.
 
-While weights are small the utility U of a network is homogeneous, of the degree r of its small layers, and what they
-do to each other is all there is. In direction u and size :math:`\rho = \rho_0 e^{l}`, with :math:`c = \nabla U(u)`,
+While weights are small the utility U of a network is homogeneous, of the degree r of its small layers, and
+what they do to each other is all there is. In direction u and size :math:`\rho = \rho_0 e^{l}`, with
+:math:`c = \nabla U(u)`,
 
 .. math:: \frac{du}{ds} = c - (u^\top c)\, u, \qquad \frac{dl}{ds} = u^\top c, \qquad
           \frac{d\tau}{ds} = e^{(2 - r)\, l}, \qquad t = \rho_0^{2 - r}\, \tau .
 
-Nothing here knows the scale: direction and :math:`\tau` along l are the same for every start of this direction, so that
-a start that is smaller by a factor c takes :math:`c^{2-r}` times as long (r > 2), or :math:`\log(1/c)` over the largest
-growth rate longer (r = 2). For r > 2 the time is finite, however large the size becomes.
+Nothing here knows the scale: direction and :math:`\tau` along l are the same for every start of this
+direction, so that a start that is smaller by a factor c takes :math:`c^{2-r}` times as long (r > 2), or
+:math:`\log(1/c)` over the largest growth rate longer (r = 2). For r > 2 the time is finite, however large
+the size becomes.
 """
 
 from collections.abc import Callable

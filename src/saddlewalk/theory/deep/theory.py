@@ -1,5 +1,6 @@
 """The theory of deep linear networks: exact modes, the walk at finite scale, and what both assume."""
 
+import itertools
 import math
 from dataclasses import replace
 from functools import cached_property
@@ -10,7 +11,7 @@ from jaxtyping import Float
 
 from saddlewalk.curves import LossCurve, Stage, Stopped
 from saddlewalk.errors import InputError
-from saddlewalk.problem import Problem, SquaredError
+from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments, linear_map
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.deep import modes
@@ -45,7 +46,7 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
             isinstance(units, Deep)
             and units.is_linear_chain
             and isinstance(problem.task, Moments)
-            and isinstance(problem.penalty, SquaredError)
+            and problem.squared
             and not problem.adaptive
             and bool(np.all(np.asarray(problem.rates) == 1))
         )
@@ -150,8 +151,8 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
         if effect > 0.1 * target:
             raise InputError(
                 f"At scale {self.start.scale:g} (norm of all weights {norm:.3g}) the map of the start has "
-                f"{effect / target:.2g} of the size of what is to be learned: it is not dormant. Use a smaller "
-                "scale."
+                f"{effect / target:.2g} of the size of what is to be learned: it is not dormant. Use a "
+                "smaller scale."
             )
 
     def _check_exact(self) -> None:
@@ -159,8 +160,8 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
         if failing:
             raise InputError(
                 "The closed form is for balanced layers that are aligned with modes that never meet; here "
-                f"'{failing[0].name}' is {failing[0].value:.3g} (needed: {failing[0].needed}). Use method "
-                "'numeric', or start from `saddlewalk.theory.deep.aligned_start`."
+                f"'{failing[0].name}' is {failing[0].value:.3g} (needed: {failing[0].needed}). Use "
+                "method 'numeric', or start from `saddlewalk.theory.deep.aligned_start`."
             )
 
     @property
@@ -199,7 +200,7 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
         layers = self.chain.layers
         gaps = [
             float(np.linalg.norm(b.T @ b - a @ a.T)) / float(np.linalg.norm(a @ a.T))
-            for a, b in zip(layers, layers[1:], strict=False)
+            for a, b in itertools.pairwise(layers)
         ]
         return Assumption(
             "balanced start: largest |W'W (next) - WW'| over |WW'|",
@@ -290,7 +291,7 @@ def _crossing(
 
 def _stage(covariances: Covariances, jump: Jump) -> Stage:
     """A step of the loss, and the mode of which it learned most."""
-    learned, explained = covariances.explained
+    learned = covariances.explained[0]
     root = np.sqrt(covariances.variances)
     before, after = (
         np.sum((learned.T @ (beta * root)) * (learned.T @ covariances.target), axis=1)

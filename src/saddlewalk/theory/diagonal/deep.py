@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from saddlewalk.errors import InputError
-from saddlewalk.problem import Problem, SquaredError
+from saddlewalk.problem import Problem
 from saddlewalk.problem.scale import check_scale
 from saddlewalk.tasks import Moments, sparse_regression
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
@@ -39,7 +39,7 @@ class DeepDiagonalTheory(AbstractTheory[Moments, DeepDiagonal]):
         return (
             isinstance(problem.units, DeepDiagonal)
             and isinstance(problem.task, Moments)
-            and isinstance(problem.penalty, SquaredError)
+            and problem.squared
             and bool(np.all(np.asarray(problem.rates) == 1))
         )
 
@@ -104,12 +104,13 @@ class DeepDiagonalTheory(AbstractTheory[Moments, DeepDiagonal]):
     def _check(self) -> None:
         if self.start.given is not None:
             raise InputError(
-                "The closed form starts from (alpha, ..., alpha, 0); use method 'numeric' for a start of your own."
+                "The closed form starts from (alpha, ..., alpha, 0); use method 'numeric' for a start of "
+                "your own."
             )
         if not self.start.scale < 0.5:
             raise InputError(
-                f"At scale {self.start.scale:g} the weights start as large as they end: no unit is dormant. Use a "
-                "scale below 0.5."
+                f"At scale {self.start.scale:g} the weights start as large as they end: no unit is dormant. "
+                "Use a scale below 0.5."
             )
 
     @property

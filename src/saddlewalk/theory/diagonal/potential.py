@@ -1,20 +1,22 @@
 r""":math:`\dot s = -g(\beta)`: how far a coefficient has gone, at any depth.
 
-A coefficient that is a product of L weights, started at :math:`(\alpha, \ldots, \alpha, 0)`, is one number z, the last
-of them, and
+A coefficient that is a product of L weights, started at :math:`(\alpha, \ldots, \alpha, 0)`, is one number
+z, the last of them, and
 
 .. math:: \beta = z\, (\alpha^2 + z^2)^{(L-1)/2}, \qquad s = \int_0^z \frac{dy}{(\alpha^2 + y^2)^{(L-1)/2}},
           \qquad \dot s = -\partial_\beta L ,
 
 however inputs are correlated. For L = 2 s is a logarithm; for L > 2 it has walls,
 
-.. math:: |s| < S_\alpha = \alpha^{2 - L}\, \frac{\sqrt\pi\; \Gamma(\frac{L-2}{2})}{2\, \Gamma(\frac{L-1}{2})},
+.. math:: |s| < S_\alpha = \alpha^{2 - L}\, \frac{\sqrt\pi\, \Gamma(L/2 - 1)}{2\, \Gamma((L-1)/2)},
 
-between which a dormant unit moves in a straight line while the gradient is frozen. As the scale vanishes a unit is
-active exactly where s is at a wall: the limit process is that of two layers, on the clock :math:`S_\alpha`.
+between which a dormant unit moves in a straight line while the gradient is frozen. As the scale vanishes a
+unit is active exactly where s is at a wall: the limit process is that of two layers, on the clock
+:math:`S_\alpha`.
 """
 
 import abc
+import itertools
 import math
 from dataclasses import dataclass
 
@@ -111,7 +113,7 @@ class ManyLayers(AbstractPotential):
 
         size, half = abs(rest), 0.5 * (self.layers - 1)
         part = 1 - 1 / math.sqrt(2)
-        middle, end = self.last_weight(np.array([part * size, size])).tolist()
+        middle = float(self.last_weight(np.array([part * size]))[0])
 
         def weight(z: float) -> float:
             return float((self.scale**2 + z**2) ** -half)
@@ -122,8 +124,7 @@ class ManyLayers(AbstractPotential):
 
         knots = [0.0, *(k for k in (self.scale, 10 * self.scale) if k < middle), middle]
         late = sum(
-            quad(missing, a, b, epsabs=0, epsrel=1e-10)[0]
-            for a, b in zip(knots, knots[1:], strict=False)
+            quad(missing, a, b, epsabs=0, epsrel=1e-10)[0] for a, b in itertools.pairwise(knots)
         )
         left = float(np.diff(self.depth(np.array([part * size, size])))[0])
         return (left - late) / pull
