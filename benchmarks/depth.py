@@ -152,11 +152,6 @@ def in_order(task, stairs, path, report):
         return np.sum((left.T @ fitted) * (left.T @ covariances.target), axis=1)
 
     times = report.jump_times
-    rests = [
-        0.0,
-        *(math.sqrt(a * b) for a, b in zip(times, times[1:], strict=False)),
-        path.time[-1],
-    ]
     rests = [path.time[at] for at in rest_rows(path, times)]
     learned = [int(np.argmax(strengths(b) - strengths(a))) for a, b in itertools.pairwise(rests)]
     return learned == [stage.feature["index"] for stage in stairs.stages]

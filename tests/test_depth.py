@@ -210,10 +210,10 @@ def test_the_first_escape_is_that_of_training(activation, scale):
 @pytest.mark.parametrize(
     ("activation", "layers"),
     [
-        ("tanh", ("w1", "readout")),
         ("tanh", ("w1", "w2", "readout")),
-        ("tanh", ("w1", "w2", "w3", "readout")),
-        ("relu", ("w1", "w3", "readout")),
+        pytest.param("tanh", ("w1", "readout"), marks=pytest.mark.slow),
+        pytest.param("tanh", ("w1", "w2", "w3", "readout"), marks=pytest.mark.slow),
+        pytest.param("relu", ("w1", "w3", "readout"), marks=pytest.mark.slow),
     ],
 )
 def test_small_layers_count_and_not_the_depth(activation, layers):
