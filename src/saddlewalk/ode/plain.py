@@ -11,7 +11,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.integrate import DOP853
 
 Vector = Float[np.ndarray, " size"]
 Until = Callable[[float, Vector], bool]
@@ -62,6 +61,8 @@ def follow(
         return _past_kinks(
             velocity, start, until, rtol, atol, least_step, max_time, max_step, max_steps
         )
+    from scipy.integrate import DOP853
+
     solver = DOP853(
         lambda _, y: velocity(y), 0.0, start, max_time, rtol=rtol, atol=atol, max_step=max_step
     )
