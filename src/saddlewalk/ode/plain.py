@@ -54,8 +54,9 @@ def follow(
     until : says of time and state after each step whether to stop.
     rtol, atol : error of a step, relative and absolute.
     least_step : the shortest step where the velocity has kinks; `None` if it has none.
-    max_time, max_steps : stop there in any case.
+    max_time : stop there in any case.
     max_step : the longest step.
+    max_steps : stop after so many in any case.
     """
     if least_step is not None:
         return _past_kinks(
