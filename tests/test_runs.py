@@ -24,6 +24,9 @@ from saddlewalk.sweep import grid, sweep
 SMALL = {
     "diagonal": {"samples": 20, "dim": 2, "sparsity": 2, "scale": 1e-3},
     "linear": {"dim": 2, "outputs": 2, "scale": 1e-3},
+    "deep-linear": {"dim": 2, "outputs": 2, "scale": 1e-2},
+    "deep-diagonal": {"samples": 20, "dim": 2, "sparsity": 2, "scale": 1e-2},
+    "deep": {"samples": 10, "dim": 2, "outputs": 1, "features": 1, "width": 3, "scale": 3e-2},
     "attention": {"eigenvalues": "4,1", "context": 8, "width": 2, "scale": 1e-2},
     "modular-addition": {"p": 5, "spectrum": "1:4", "width": 2, "scale": 0.05},
     "group": {"group": "D3", "spectrum": "sign:3", "width": 2, "scale": 0.05},
@@ -40,6 +43,12 @@ def by_hand(setting):
     return {
         "diagonal": (tasks.sparse_regression(samples=20, dim=2, sparsity=2), units.Diagonal()),
         "linear": (tasks.linear_map(dim=2, outputs=2), units.Dense(2, "linear")),
+        "deep-linear": (tasks.linear_map(dim=2, outputs=2, decay=0.0), units.Deep.linear(3, 2)),
+        "deep-diagonal": (
+            tasks.sparse_regression(samples=20, dim=2, sparsity=2),
+            units.DeepDiagonal(3),
+        ),
+        "deep": (made, units.Deep.of(3, 3, "relu")),
         "attention": (tasks.in_context_regression([4.0, 1.0], 8), units.LinearAttention(2)),
         "modular-addition": (tasks.modular_addition(5, {1: 4}), units.QuadraticPair(2)),
         "group": (tasks.group_composition("D3", 2, {"sign": 3}), units.PowerOfSum(2, 2)),
@@ -77,12 +86,13 @@ CLOSED = [
     for setting in SETTINGS
     for method in SETTINGS[setting].methods
     if method in ("closed", "limit", "greedy-low-rank")
+    and (setting, method) != ("deep-linear", "closed")  # of aligned starts: tests/test_depth.py
 ]
 WALKED = [
     pytest.param(setting, method, marks=() if setting == "two-layer" else pytest.mark.slow)
     for setting in SETTINGS
     for method in SETTINGS[setting].methods
-    if (setting, method) not in CLOSED and method != "auto"
+    if method not in ("auto", "closed", "limit", "greedy-low-rank")
 ]
 
 
