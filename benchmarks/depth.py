@@ -1,7 +1,7 @@
 """Depth against gradient flow: ten starts at three scales in every setting, closed forms, and exponents.
 
-`python benchmarks/depth.py NAME ... --rows FOLDER` measures parts (`depth.py --list`) and writes one line a row as it
-is finished; `python benchmarks/depth.py --table FOLDER` collects them into depth.json and depth.md.
+`python benchmarks/depth.py NAME ... --rows FOLDER` measures parts (`depth.py --list`) and writes one line a row
+as it is finished; `python benchmarks/depth.py --table FOLDER` collects them into depth.json and depth.md.
 """
 
 import argparse
@@ -209,13 +209,11 @@ def closed_forms(_):
                 "error": float(np.abs(ours / found - 1).max()),
             }
     for depth, scale, target in ((3, 1e-2, 1.0), (4, 3e-2, 2.0), (5, 1e-1, 0.5)):
-        flow = lambda _, z: (
-            (target - z * (scale**2 + z**2) ** (0.5 * (depth - 1)))
-            * (  # noqa: B023, E731
-                scale**2 + z**2
-            )
-            ** (0.5 * (depth - 1))
-        )
+
+        def flow(_, z, scale=scale, half=0.5 * (depth - 1), target=target):
+            length = (scale**2 + z**2) ** half
+            return (target - z * length) * length
+
         potential = ManyLayers(scale, depth)
         goal = (1 - 1 / math.sqrt(2)) * target
         half = float(potential.last_weight(np.array([goal]))[0])
@@ -234,7 +232,7 @@ def closed_forms(_):
 
 
 def exponents(name):
-    """Times to the first jump over four decades of scale, predicted and trained: all layers small, depth r."""
+    """Times to the first jump over four decades of scale, predicted and trained: r layers, all small."""
     activation = name.split()[1]
     task = directions(0)
     for r in (2, 3, 4):
@@ -316,7 +314,8 @@ def table(folder):
     (HERE / "depth.json").write_text("[\n" + ",\n".join(map(json.dumps, rows)) + "\n]\n")
     lines = ["# Depth against gradient flow", "", HEAD, ""]
     lines += [
-        "| setting | method | scale | order right | stages | median time error | worst | median level error | predict, s |",
+        "| setting | method | scale | order right | stages | median time error | worst | median level error "
+        "| predict, s |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for name in AGREEMENT:
@@ -328,7 +327,8 @@ def table(folder):
                 levels = [e for r in some for e in r["level_error"]] or [math.nan]
                 lines.append(
                     f"| {name} | {method} | {scale:g} | {sum(r['order'] for r in some)} of {len(some)} | "
-                    f"{np.mean([r['stages'] for r in some]):.1f} | {np.median(times):.1e} | {max(times):.1e} | "
+                    f"{np.mean([r['stages'] for r in some]):.1f} | {np.median(times):.1e} | "
+                    f"{max(times):.1e} | "
                     f"{np.median(levels):.1e} | {np.median([r['predict_s'] for r in some]):.2f} |"
                 )
     lines += ["", "| closed form | depth | largest relative error |", "| --- | --- | --- |"]
@@ -355,10 +355,10 @@ def table(folder):
     (HERE / "depth.md").write_text("\n".join(lines) + "\n")
 
 
-HEAD = """Ten starts (and ten tasks) at three scales in every setting, each prediction against gradient flow from the same
-start. Made by `python benchmarks/depth.py`. Errors of jump times are relative, those of levels relative to the first
-loss. Order right: every stage learned the mode (or coordinate) that was predicted, in all stages; for first escapes:
-the first layer looks in the predicted direction (cosine above 0.99). Exponents are those of
+HEAD = """Ten starts (and ten tasks) at three scales in every setting, each prediction against gradient flow from
+the same start. Made by `python benchmarks/depth.py`. Errors of jump times are relative, those of levels relative
+to the first loss. Order right: every stage learned the mode (or coordinate) that was predicted, in all stages;
+for first escapes: the first layer looks in the predicted direction (cosine above 0.99). Exponents are those of
 t = a scale^-p + b over four decades of scale, 0 for a logarithm."""
 
 

@@ -146,11 +146,7 @@ def _small(
 
 
 def _degree(escape: Escape) -> Assumption:
-    law = (
-        f"time to the jump goes like size^-{escape.exponent}"
-        if escape.exponent
-        else "like log(1/size)"
-    )
+    law = f"size^-{escape.exponent}" if escape.exponent else "log(1/size)"
     return Assumption(
         "degree r of the network in its small layers",
         escape.degree >= 2,
