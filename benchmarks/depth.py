@@ -1,7 +1,7 @@
 """Depth against gradient flow: ten starts at three scales in every setting, closed forms, and exponents.
 
-`python benchmarks/depth.py NAME ... --rows FOLDER` measures parts (`depth.py --list`) and writes one line a row
-as it is finished; `python benchmarks/depth.py --table FOLDER` collects them into depth.json and depth.md.
+`python benchmarks/depth.py NAME ... --rows FOLDER` measures parts (`depth.py --list`), one line a row as it
+is finished; `python benchmarks/depth.py --table FOLDER` collects them into depth.json and depth.md.
 """
 
 import argparse
@@ -355,11 +355,11 @@ def table(folder):
     (HERE / "depth.md").write_text("\n".join(lines) + "\n")
 
 
-HEAD = """Ten starts (and ten tasks) at three scales in every setting, each prediction against gradient flow from
-the same start. Made by `python benchmarks/depth.py`. Errors of jump times are relative, those of levels relative
-to the first loss. Order right: every stage learned the mode (or coordinate) that was predicted, in all stages;
-for first escapes: the first layer looks in the predicted direction (cosine above 0.99). Exponents are those of
-t = a scale^-p + b over four decades of scale, 0 for a logarithm."""
+HEAD = """Ten starts (and ten tasks) at three scales in every setting, each prediction against gradient flow
+from the same start. Made by `python benchmarks/depth.py`. Errors of jump times are relative, those of levels
+relative to the first loss. Order right: every stage learned the mode (or coordinate) that was predicted, in
+all stages; for first escapes: the first layer looks in the predicted direction (cosine above 0.99). Exponents
+are those of t = a scale^-p + b over four decades of scale, 0 for a logarithm."""
 
 
 if __name__ == "__main__":
