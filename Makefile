@@ -6,7 +6,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/first
 
-.PHONY: run test test-all lint docs gallery wheel bench ci clean help
+.PHONY: run test test-all lint docs notebooks gallery wheel bench ci clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -29,6 +29,9 @@ lint: $(VENV)/.dev      ## lint, format, types, layers
 
 docs: $(VENV)/.docs      ## the documentation site in build/site; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/site
+
+notebooks: $(VENV)/.docs ## run the notebooks of docs/notebooks into build/notebooks, to be opened in Jupyter
+	$(BIN)/python docs/run_notebooks.py
 
 gallery: $(VENV)/.docs   ## run all figures and tables (20 minutes) and put them into the docs
 	$(BIN)/saddlewalk reproduce all --out results/reproduce

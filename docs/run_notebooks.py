@@ -1,0 +1,121 @@
+"""Notebooks as pages: scripts in cells, run from top to bottom and shown with what they print and draw.
+
+A notebook is kept as a script (`# %%` begins a cell), without output: it can be read, compared and
+checked like other code. `make notebooks` runs them all into `build/notebooks`; the documentation
+does the same and makes a page of each. One that has not changed, nor the package, is not run again.
+"""
+
+import base64
+import hashlib
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+from mkdocs.structure.files import File, Files
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parent.parent
+SCRIPTS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+DONE = ROOT / "build" / "notebooks"
+CHECK = "check"
+"""Cells with this tag hold what the words around them say; they are run, and not shown."""
+_QUICK = {
+    "JAX_PLATFORMS": "cpu",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+}
+"""Small networks run for milliseconds and are compiled for seconds."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Each notebook as a page, its pictures, and the notebook itself to download."""
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        for script, notebook in zip(SCRIPTS, pool.map(run, SCRIPTS), strict=True):
+            page = "notebooks/" + script.stem
+            shown = [cell for cell in notebook.cells if CHECK not in cell.metadata.get("tags", [])]
+            text, pictures = as_page(shown, script.stem)
+            text += f"\n\n[Download this notebook]({script.stem}.ipynb)\n"
+            files.append(File.generated(config, f"{page}.md", content=text))
+            for name, content in pictures.items():
+                files.append(File.generated(config, f"notebooks/{name}", content=content))
+            notebook.cells = shown
+            whole = nbformat.writes(notebook)
+            files.append(File.generated(config, f"{page}.ipynb", content=whole))
+    return files
+
+
+def run(script: Path) -> Any:
+    """The notebook of a script with its outputs; a cell that fails ends it with its words.
+
+    Parameters
+    ----------
+    script : the file, in cells.
+    """
+    key, kept = _key(script), DONE / f"{script.stem}.ipynb"
+    if kept.exists() and (done := nbformat.read(kept, 4)).metadata.get("key") == key:
+        return done
+    notebook = jupytext.read(script)
+    notebook.metadata.update(
+        kernelspec={"name": "python3", "display_name": "Python 3", "language": "python"}, key=key
+    )
+    environment = {**os.environ, **{k: os.environ.get(k, v) for k, v in _QUICK.items()}}
+    with tempfile.TemporaryDirectory() as desk:
+        client = NotebookClient(
+            notebook, timeout=600, kernel_name="python3", extra_arguments=["--log-level=40"]
+        )
+        client.resources = {"metadata": {"path": desk}}
+        client.execute(env=environment)
+    DONE.mkdir(parents=True, exist_ok=True)
+    nbformat.write(notebook, kept)
+    return notebook
+
+
+def as_page(cells: list[Any], name: str) -> tuple[str, dict[str, bytes]]:
+    """Text of the page, and its pictures by file name.
+
+    Parameters
+    ----------
+    cells : what is shown.
+    name : of the notebook, with which the names of its pictures begin.
+    """
+    text, pictures = [], dict[str, bytes]()
+    for cell in cells:
+        if cell.cell_type == "markdown":
+            text.append(cell.source)
+            continue
+        text.append(f"```python\n{cell.source}\n```")
+        for output in cell.outputs:
+            data = output.get("data", {})
+            if "image/png" in data:
+                file = f"{name}-{len(pictures) + 1}.png"
+                pictures[file] = base64.b64decode(data["image/png"])
+                text.append(f"![{cell.metadata['alt']}]({file})")
+            elif "text/html" in data:
+                text.append(f'<div class="output">{data["text/html"]}</div>')
+            else:
+                text.append(f"```text\n{output.get('text') or data['text/plain']}\n```")
+    return "\n\n".join(text), pictures
+
+
+def _key(script: Path) -> str:
+    """Changes with the notebook and with the package."""
+    total = hashlib.sha256(sys.version.encode())
+    for file in (script, *_sources()):
+        total.update(file.read_bytes())
+    return total.hexdigest()
+
+
+def _sources() -> Iterator[Path]:
+    yield from sorted((ROOT / "src").rglob("*.py"))
+
+
+if __name__ == "__main__":
+    wanted = [script for script in SCRIPTS if sys.argv[1:] in ([], [script.stem])]
+    for script in wanted:
+        run(script)
+        print(DONE / f"{script.stem}.ipynb")
