@@ -98,7 +98,7 @@ assert half[(0.1, 1.0)] < 0.5 * half[(0.1, 0.0)]
 # ## Exercises
 #
 # 1. Check that $\delta$ is conserved: `print(sw.diagnose.conserved_drift(path))`. Then train with
-#    `solver="gd", learning_rate=0.1`. Why is it not conserved any more, and how does the error depend on the rate?
+#    `solver="descent", learning_rate=0.1`. Why is it not conserved any more, and how does the error depend on the rate?
 # 2. Go from $\delta = -1$ to $\delta = 0$ in small steps. Where does the network become rich? Does its kernel turn early, or
 #    late (`regime.delay`)?
 # 3. Measure the error on 300 new inputs for the four runs. Which kind generalizes better on this target, and would that
