@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/first
+TESTS  ?= tests
 
-.PHONY: run test test-all lint docs notebooks gallery wheel bench ci clean help
+.PHONY: run test test-all lint docs notebooks gallery wheel release bench ci clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -44,6 +45,9 @@ wheel: $(VENV)/.dev      ## build the wheel and try it in an empty environment
 	cd build/wheel && env/bin/saddlewalk compare modular-addition --out first
 	cd build/wheel && env/bin/saddlewalk reproduce agf-8 --out papers
 	cd build/wheel && test -s first/figure.png && test -s papers/index.html && test -s papers/agf-8/figure.png
+
+release:         ## all that can be checked before a person publishes; TESTS="tests/test_cli.py" tries fewer
+	$(PYTHON) .ci/release.py --tests $(TESTS)
 
 bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
