@@ -38,7 +38,8 @@ def main() -> None:
     (sdist,), (wheel,) = OUT.glob("*.tar.gz"), OUT.glob("*.whl")
     say(f"built {sdist.name} and {wheel.name}")
     run(tools, "-m", "twine", "check", "--strict", str(sdist), str(wheel))
-    run(tools, "-m", "cffconvert", "--validate", "--infile", str(ROOT / "CITATION.cff"))
+    citation = str(ROOT / "CITATION.cff")
+    run(str(Path(tools).with_name("cffconvert")), "--validate", "--infile", citation)
     faults = [*faults_of_wheel(wheel), *faults_of_sdist(sdist)]
     if faults:
         raise SystemExit("\n".join(faults))
@@ -92,7 +93,7 @@ def environment(python: str, name: str, *packages: str) -> str:
     folder = OUT / "environments" / name
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     mine = str(folder / "bin" / "python")
-    run(mine, "-m", "pip", "install", "--quiet", *packages)
+    run(mine, "-m", "pip", "install", "--quiet", "--quiet", *packages)
     return mine
 
 

@@ -14,11 +14,14 @@ import numpy as np
 
 import saddlewalk as sw
 
-card = sw.reproduce(["agf-8"], "papers")
-card
+figure = sw.figures.ENTRIES["agf-8"].maker()
+figure
 
 # %% alt="Fig 8: losses at five scales, the way of the coefficients between saddles, weights, and accumulated utility"
-sw.figures.ENTRIES["agf-8"].maker().plot()
+figure.plot()
+# %% tags=["check"]
+assert all(claim.holds for claim in figure.claims)
+
 # %% [markdown]
 # Each claim stands with what was measured. Look at the picture above right: gradient flow goes from saddle to saddle
 # (stars), the more sharply the smaller the start. At the first saddle coefficient 0 is positive; at the end it is $-0.2$.
