@@ -89,12 +89,19 @@ def as_page(cells: list[Any], name: str) -> tuple[str, dict[str, bytes]]:
             text.append(cell.source)
             continue
         text.append(f"```python\n{cell.source}\n```")
+        drawn = [output for output in cell.outputs if "image/png" in output.get("data", {})]
+        if bool(drawn) != ("alt" in cell.metadata):
+            raise ValueError(
+                f"{name}: a cell draws, and only then says what (alt=):\n{cell.source}"
+            )
         for output in cell.outputs:
             data = output.get("data", {})
             if "image/png" in data:
                 file = f"{name}-{len(pictures) + 1}.png"
                 pictures[file] = base64.b64decode(data["image/png"])
                 text.append(f"![{cell.metadata['alt']}]({file})")
+            elif drawn and output.output_type == "execute_result":
+                continue  # the name of what was drawn on
             elif "text/html" in data:
                 text.append(f'<div class="output">{data["text/html"]}</div>')
             else:

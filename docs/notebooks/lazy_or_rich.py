@@ -95,6 +95,10 @@ assert half[(0.1, 1.0)] < 0.5 * half[(0.1, 0.0)]
 # $\delta = -1$ the start is as small, and the network is lazy: the readout alone learns. That is the message of *Get
 # Rich Quick*: balance, and not size alone, decides whether features are learned, and how quickly.
 #
+# **Why it is true.** A small layer turns quickly, because the other, large one multiplies its gradient: in
+# $\dot w = a\, g$ and $\dot a = w\cdot g$ the larger factor drives the smaller weight. Upstream the first layer is the
+# small one, so features move first; downstream it is the readout, which fits with the features that are there.
+#
 # ## Exercises
 #
 # 1. Check that $\delta$ is conserved: `print(sw.diagnose.conserved_drift(path))`. Then train with

@@ -60,6 +60,9 @@ assert found["loss"].max() < 5e-3
 # large starts: from rich to lazy. The contour is at 0.05, where this package begins to call a network rich. It is
 # tilted: how small a start must be depends on its balance.
 #
+# **Why it is tilted.** The kernel turns when first-layer weights move by as much as they are long. Upstream they are short,
+# by the factor `alpha`, so that the same change of the function turns them further.
+#
 # **Labels, not positions.** `found` is an xarray data set: `found["loss"].sel(tau=0.1, seed=0)` needs no index
 # arithmetic, and in half a year you will still know what the third axis was.
 #

@@ -23,8 +23,8 @@ figure.plot()
 assert all(claim.holds for claim in figure.claims)
 
 # %% [markdown]
-# Each claim stands with what was measured. Look at the picture above right: gradient flow goes from saddle to saddle
-# (stars), the more sharply the smaller the start. At the first saddle coefficient 0 is positive; at the end it is $-0.2$.
+# **What to look at.** Each claim stands with what was measured. In the picture above right gradient flow goes from saddle
+# to saddle (stars), the more sharply the smaller the start. At the first saddle coefficient 0 is positive; at the end it is $-0.2$.
 #
 # ## Why would a coefficient be unlearned?
 #

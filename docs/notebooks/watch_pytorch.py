@@ -61,6 +61,11 @@ plt.ylabel("loss")
 plt.legend()
 plt.show()
 
+# %% tags=["check"]
+middle = 0.5 * (forecast.before + forecast.after)
+happened = next(step for step, value in enumerate(losses) if step > 700 and value < middle)
+assert forecast.low <= happened <= forecast.high
+
 # %% [markdown]
 # ## Where is it, and what does it use?
 #
