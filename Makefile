@@ -31,7 +31,7 @@ lint: $(VENV)/.dev      ## lint, format, types, layers
 docs: $(VENV)/.docs      ## the documentation site in build/site; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/site
 
-notebooks: $(VENV)/.docs ## run the notebooks of docs/notebooks into build/notebooks, to be opened in Jupyter
+notebooks: $(VENV)/.notebooks ## the notebooks of docs/notebooks in build/notebooks, to be opened in Jupyter
 	$(BIN)/python docs/run_notebooks.py
 
 gallery: $(VENV)/.docs   ## run all figures and tables (20 minutes) and put them into the docs
@@ -75,6 +75,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.notebooks: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks]' --constraint constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run constraints.txt

@@ -1,8 +1,9 @@
 """Notebooks as pages: scripts in cells, run from top to bottom and shown with what they print and draw.
 
 A notebook is kept as a script (`# %%` begins a cell), without output: it can be read, compared and
-checked like other code. `make notebooks` runs them all into `build/notebooks`; the documentation
-does the same and makes a page of each. One that has not changed, nor the package, is not run again.
+checked like other code. The documentation runs them and makes a page of each; one that has not
+changed, nor the package, is not run again. `make notebooks` writes them to `build/notebooks`, for
+Jupyter.
 """
 
 import base64
@@ -13,16 +14,19 @@ import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jupytext
 import nbformat
-from mkdocs.structure.files import File, Files
 from nbclient import NotebookClient
+
+if TYPE_CHECKING:
+    from mkdocs.structure.files import Files
 
 ROOT = Path(__file__).parent.parent
 SCRIPTS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
-DONE = ROOT / "build" / "notebooks"
+FOR_JUPYTER = ROOT / "build" / "notebooks"
+DONE = ROOT / "build" / "notebooks-run"
 CHECK = "check"
 """Cells with this tag hold what the words around them say; they are run, and not shown."""
 _QUICK = {
@@ -32,18 +36,19 @@ _QUICK = {
 """Small networks run for milliseconds and are compiled for seconds."""
 
 
-def on_files(files: Files, config: Any) -> Files:
+def on_files(files: "Files", config: Any) -> "Files":
     """Each notebook as a page, its pictures, and the notebook itself to download."""
+    from mkdocs.structure.files import File
+
     with ThreadPoolExecutor(max_workers=2) as pool:
         for script, notebook in zip(SCRIPTS, pool.map(run, SCRIPTS), strict=True):
             page = "notebooks/" + script.stem
-            shown = [cell for cell in notebook.cells if CHECK not in cell.metadata.get("tags", [])]
-            text, pictures = as_page(shown, script.stem)
+            notebook.cells = shown(notebook)
+            text, pictures = as_page(notebook.cells, script.stem)
             text += f"\n\n[Download this notebook]({script.stem}.ipynb)\n"
             files.append(File.generated(config, f"{page}.md", content=text))
             for name, content in pictures.items():
                 files.append(File.generated(config, f"notebooks/{name}", content=content))
-            notebook.cells = shown
             whole = nbformat.writes(notebook)
             files.append(File.generated(config, f"{page}.ipynb", content=whole))
     return files
@@ -59,10 +64,8 @@ def run(script: Path) -> Any:
     key, kept = _key(script), DONE / f"{script.stem}.ipynb"
     if kept.exists() and (done := nbformat.read(kept, 4)).metadata.get("key") == key:
         return done
-    notebook = jupytext.read(script)
-    notebook.metadata.update(
-        kernelspec={"name": "python3", "display_name": "Python 3", "language": "python"}, key=key
-    )
+    notebook = read(script)
+    notebook.metadata["key"] = key
     environment = {**os.environ, **{k: os.environ.get(k, v) for k, v in _QUICK.items()}}
     with tempfile.TemporaryDirectory() as desk:
         client = NotebookClient(
@@ -73,6 +76,29 @@ def run(script: Path) -> Any:
     DONE.mkdir(parents=True, exist_ok=True)
     nbformat.write(notebook, kept)
     return notebook
+
+
+def read(script: Path) -> Any:
+    """The notebook of a script, not run.
+
+    Parameters
+    ----------
+    script : the file, in cells.
+    """
+    notebook = jupytext.read(script)
+    kernel = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    notebook.metadata["kernelspec"] = kernel
+    return notebook
+
+
+def shown(notebook: Any) -> list[Any]:
+    """Its cells, without those that check the words of the others.
+
+    Parameters
+    ----------
+    notebook : run, or not.
+    """
+    return [cell for cell in notebook.cells if CHECK not in cell.metadata.get("tags", [])]
 
 
 def as_page(cells: list[Any], name: str) -> tuple[str, dict[str, bytes]]:
@@ -122,7 +148,11 @@ def _sources() -> Iterator[Path]:
 
 
 if __name__ == "__main__":
-    wanted = [script for script in SCRIPTS if sys.argv[1:] in ([], [script.stem])]
-    for script in wanted:
-        run(script)
-        print(DONE / f"{script.stem}.ipynb")
+    FOR_JUPYTER.mkdir(parents=True, exist_ok=True)
+    for script in SCRIPTS:
+        notebook = read(script)
+        notebook.cells = shown(notebook)
+        nbformat.write(notebook, FOR_JUPYTER / f"{script.stem}.ipynb")
+    print(
+        f"{len(SCRIPTS)} notebooks in {FOR_JUPYTER.relative_to(ROOT)}: open them in Jupyter or VS Code."
+    )
