@@ -32,7 +32,6 @@ assert all(claim.holds for claim in figure.claims)
 
 # %%
 task = sw.tasks.agf_figure_8()
-correlation = np.corrcoef(task.x.T @ task.x)[0, 1]
 second_moments = task.x.T @ task.x / len(task.x)
 print("second moments of the inputs:\n", second_moments.round(2))
 print("what the target asks for at first:", (task.x.T @ task.y[:, 0] / len(task.x)).round(2))

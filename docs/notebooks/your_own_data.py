@@ -59,8 +59,8 @@ assert regression[6] > 0 > correlation[6]
 # selecting columns, and here also of selecting their signs.
 #
 # Read the assumptions, too. One fails: *separate transitions*. Real data have no clean gaps, several columns go up in one
-# stage, and the staircase has rounded steps. The theory as printed would put its jumps in wrong places here. The default
-# method lets time run on while a stage settles, and bears it:
+# stage, and the staircase has rounded steps. The algorithm as printed stops its clock while a stage settles; the default
+# method lets time run on, and bears it:
 #
 # ## Is it true?
 
