@@ -16,12 +16,14 @@ import tomllib
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 OUT = ROOT / "build" / "release"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 PYTHONS = ("3.11", "3.12", "3.13")
 UNWANTED = re.compile(r"(^|/)(results|build|__pycache__|\.\w+_cache|\.venv|.*\.(pyc|nc|zarr))(/|$)")
+QUICK = ("-q", "-m", "not slow", "--numprocesses=2", "--dist=loadfile")
 TOOLS = ("build", "twine>=6.1", "cffconvert")
 
 
@@ -62,29 +64,17 @@ def tries(version: str, wheel: Path, bench: Path, tests: list[str]) -> bool:
     python = shutil.which(f"python{version}")
     if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
         return False
-    bare = environment(python, f"bare-{version}", str(wheel))
+    mine = environment(python, version, str(wheel))
     first = OUT / f"first-{version}"
-    run(bare, "-m", "saddlewalk", "compare", "diagonal", "--out", str(first), cwd=bench)
+    run(mine, "-m", "saddlewalk", "compare", "diagonal", "--out", str(first), cwd=bench)
     if not (first / "figure.png").stat().st_size:
         raise SystemExit(f"Python {version}: the first command left no picture.")
-    tested = environment(python, f"tests-{version}", f"{wheel}[test]")
+    install(mine, f"{wheel}[test]")
     where = "import saddlewalk; print(saddlewalk.__file__)"
-    found = subprocess.run([tested, "-c", where], cwd=bench, capture_output=True, text=True)
-    if "site-packages" not in found.stdout:
-        raise SystemExit(f"Python {version} tests {found.stdout.strip()}, and not the wheel.")
-    run(
-        tested,
-        "-m",
-        "pytest",
-        "-q",
-        "-m",
-        "not slow",
-        "-n",
-        "2",
-        "--dist=loadfile",
-        *tests,
-        cwd=bench,
-    )
+    found = run(mine, "-c", where, cwd=bench, capture_output=True, text=True).stdout
+    if "site-packages" not in found:
+        raise SystemExit(f"Python {version} would test {found.strip()}, and not the wheel.")
+    run(mine, "-m", "pytest", *QUICK, *tests, cwd=bench)
     return True
 
 
@@ -93,8 +83,13 @@ def environment(python: str, name: str, *packages: str) -> str:
     folder = OUT / "environments" / name
     subprocess.run([python, "-m", "venv", str(folder)], check=True)
     mine = str(folder / "bin" / "python")
-    run(mine, "-m", "pip", "install", "--quiet", "--quiet", *packages)
+    install(mine, *packages)
     return mine
+
+
+def install(python: str, *packages: str) -> None:
+    """Into the environment of this Python."""
+    run(python, "-m", "pip", "install", "--quiet", "--quiet", *packages)
 
 
 def unpacked(sdist: Path) -> Path:
@@ -163,11 +158,13 @@ def next_steps(sdist: Path, wheel: Path) -> str:
     )
 
 
-def run(*command: str, cwd: Path = ROOT) -> None:
+def run(*command: str, cwd: Path = ROOT, **how: Any) -> "subprocess.CompletedProcess[str]":
     """A command that must succeed, with nothing of this tree on the path."""
     names = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    if subprocess.run(command, cwd=cwd, env=names).returncode:
+    done = subprocess.run(command, cwd=cwd, env=names, **how)
+    if done.returncode:
         raise SystemExit(f"failed: {' '.join(command)}")
+    return done
 
 
 def say(words: str) -> None:
