@@ -74,7 +74,7 @@ def test_the_glossary_speaks_of_what_there_is():
     for row in re.findall(r"^\| \*\*.*$", text, flags=re.MULTILINE):
         paper = ""
         for found in re.finditer(
-            r"\b(AGF|S2S|GRQ|FACT) (?=[A-Z])|([A-Z][a-z]+) ([A-Z0-9][.0-9]*)", row
+            r"\b(AGF|S2S|GRQ|FACT)(?=,| [A-Z])|([A-Z][a-z]+) ([A-Z0-9][.0-9]*)", row
         ):
             paper = found[1] or paper
             if found[2] and found[2] in {
