@@ -31,7 +31,7 @@ CHECK = "check"
 """Cells with this tag hold what the words around them say; they are run, and not shown."""
 _QUICK = {
     "JAX_PLATFORMS": "cpu",
-    "XLA_FLAGS": "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false",
+    "XLA_FLAGS": "--xla_backend_optimization_level=0",
 }
 """Small networks run for milliseconds and are compiled for seconds."""
 
