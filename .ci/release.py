@@ -34,7 +34,7 @@ def main() -> None:
     options.add_argument("--pythons", nargs="*", default=PYTHONS, help="versions to be tried")
     given = options.parse_args()
     shutil.rmtree(OUT, ignore_errors=True)
-    OUT.mkdir(parents=True)
+    OUT.mkdir(parents=True, exist_ok=True)
     tools = environment(sys.executable, "tools", *TOOLS)
     run(tools, "-m", "build", "--outdir", str(OUT), str(ROOT))
     (sdist,), (wheel,) = OUT.glob("*.tar.gz"), OUT.glob("*.whl")
