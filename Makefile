@@ -5,8 +5,9 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= results/first
+TESTS  ?= tests
 
-.PHONY: run test test-all lint docs gallery wheel bench ci clean help
+.PHONY: run test test-all lint docs notebooks gallery wheel release bench ci clean help
 
 help:            ## this list
 	@grep -E '^[a-z-]+: .*##' Makefile | sed 's/:.*## /\t/' | expand -t 12
@@ -30,6 +31,9 @@ lint: $(VENV)/.dev      ## lint, format, types, layers
 docs: $(VENV)/.docs      ## the documentation site in build/site; a broken link or reference is an error
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --site-dir build/site
 
+notebooks: $(VENV)/.notebooks ## the notebooks of docs/notebooks in build/notebooks, to be opened in Jupyter
+	$(BIN)/python docs/run_notebooks.py
+
 gallery: $(VENV)/.docs   ## run all figures and tables (20 minutes) and put them into the docs
 	$(BIN)/saddlewalk reproduce all --out results/reproduce
 	$(BIN)/python docs/make_gallery.py results/reproduce
@@ -41,6 +45,9 @@ wheel: $(VENV)/.dev      ## build the wheel and try it in an empty environment
 	cd build/wheel && env/bin/saddlewalk compare modular-addition --out first
 	cd build/wheel && env/bin/saddlewalk reproduce agf-8 --out papers
 	cd build/wheel && test -s first/figure.png && test -s papers/index.html && test -s papers/agf-8/figure.png
+
+release:         ## all that can be checked before a person publishes; TESTS="tests/test_cli.py" tries fewer
+	$(PYTHON) .ci/release.py --tests $(TESTS)
 
 bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
@@ -69,6 +76,10 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.notebooks: $(VENV)/.run
+	$(BIN)/python -m pip install --quiet --editable '.[notebooks]' --constraint constraints.txt
 	touch $@
 
 $(VENV)/.test: $(VENV)/.run constraints.txt

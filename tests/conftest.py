@@ -24,6 +24,8 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 from jaxtyping import install_import_hook  # noqa: E402
 
+from costs import pytest_runtest_makereport, pytest_terminal_summary  # noqa: E402, F401  hooks
+
 # shapes and types of every annotated function are checked while the tests run
 install_import_hook("saddlewalk", "typechecking.checked")
 

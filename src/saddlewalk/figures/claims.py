@@ -104,12 +104,12 @@ class FigureResult(store.AbstractResult):
         return cls(about["name"], about["title"], claims, picture, json.loads(about["numbers"]))
 
     def plot(self, target: str | Path | None = None) -> Any:
-        """The figure; a path saves the picture."""
-        if target is not None and isinstance(self.figure, bytes):
-            Path(target).write_bytes(self.figure)
-        elif target is not None:
+        """The figure; a path saves the picture, a notebook shows it."""
+        if not isinstance(self.figure, bytes):
             with draw.styled():
                 draw.save(self.figure, target)
+        elif target is not None:
+            Path(target).write_bytes(self.figure)
         return self.figure
 
     def _png(self) -> bytes:

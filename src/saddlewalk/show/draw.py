@@ -1,5 +1,7 @@
 """Pictures: matplotlib functions of plain results. Nothing that computes imports this at start."""
 
+import io
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,7 +80,7 @@ def two_panels(target: "str | Path | None") -> Iterator[tuple["Axes", "Axes"]]:
 
 
 def save(figure: Any, target: "str | Path | None") -> None:
-    """Write a figure where there is a path to write it to.
+    """Write a figure where there is a path to write it to; without one, a notebook shows it.
 
     Parameters
     ----------
@@ -87,6 +89,16 @@ def save(figure: Any, target: "str | Path | None") -> None:
     """
     if target is not None:
         figure.savefig(target, metadata={"Date": None} if str(target).endswith("svg") else None)
+    elif (ipython := _of_notebook()) is not None:
+        sink = io.BytesIO()
+        figure.savefig(sink, format="png", dpi=100)
+        ipython.display.display_png(sink.getvalue(), raw=True)
+
+
+def _of_notebook() -> Any:
+    """IPython, if the kernel of a notebook runs this; it is not imported for the question."""
+    ipython = sys.modules.get("IPython")
+    return ipython if ipython and hasattr(ipython.get_ipython(), "kernel") else None
 
 
 @contextmanager

@@ -18,7 +18,7 @@ _SEEDS = ("seed", "data_seed")
 def plot_sweep(
     found: xr.Dataset,
     variable: str,
-    target: str | Path,
+    target: str | Path | None = None,
     x: str | None = None,
     y: str | None = None,
     threshold: float | None = None,
@@ -29,7 +29,7 @@ def plot_sweep(
     ----------
     found : what `sweep` or `open_results` returned.
     variable : name of what was measured.
-    target : file to write.
+    target : file to write; without one a notebook shows the picture.
     x, y : axes of a heat map; with x alone there is a line for every value of the others, with the spread
         over seeds. By default the first axes of the sweep.
     threshold : contour of the heat map at this value.
