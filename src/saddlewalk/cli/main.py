@@ -136,7 +136,8 @@ def diagnose(
 
     If SETTING is a file NET.pt with a trained PyTorch network (the state_dict of a fully connected one, or an
     nn.Sequential of PyTorch's own layers): whether its layers satisfy the Features At Convergence Theorem on
-    --data, with --activation, --loss (mse, the mean over outputs, by default), --weight-decay. Inputs that are images (--image) show features as such.
+    --data, with --activation, --loss (mse, the mean over outputs, by default), --weight-decay. Inputs that
+    are images (--image) show features as such.
     """
     stored = setting.endswith((".pt", ".pth", ".ckpt", ".bin"))
     refuse_foreign(stored)

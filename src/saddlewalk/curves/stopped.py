@@ -9,6 +9,11 @@ class Stopped(Word):
     NO_UTILITY = "no utility left", "no utility left: no dormant unit would lower the loss"
     NO_DORMANT = "no dormant units", "no dormant units: all are active, and at rest"
     LEARNED = "learned", "learned: hardly any loss is left"
+    SEPARATED = (
+        "separated",
+        "separated: every sample is on its right side; the loss goes on to fall like 1/time, and the weights "
+        "to grow like a power of its logarithm, but nothing new is learned",
+    )
     CONVERGED = "converged", "converged: no unit has utility left that counts, or goes anywhere"
     SLOW = (
         "slow",

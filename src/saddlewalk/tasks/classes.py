@@ -19,7 +19,8 @@ def gaussian_classes(
 
     The centers lie along orthogonal directions, at `separation`, `separation / 2`, `separation / 3`, ...:
     what tells the first class from the others is learned first. Clouds overlap, unless they are far apart or
-    there are hardly more samples than inputs: then the data are separable, and a cross-entropy has no minimum.
+    there are hardly more samples than inputs: then the data are separable, and a cross-entropy has no
+    minimum.
 
     Parameters
     ----------

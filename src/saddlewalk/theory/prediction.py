@@ -17,8 +17,8 @@ from saddlewalk.theory.attention import AttentionTheory
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.composition import CompositionTheory
-from saddlewalk.theory.diagonal import DiagonalTheory
-from saddlewalk.theory.linear import LinearTheory
+from saddlewalk.theory.diagonal import DiagonalLossTheory, DiagonalTheory
+from saddlewalk.theory.linear import LinearLossTheory, LinearTheory
 from saddlewalk.theory.modular import ModularTheory
 from saddlewalk.theory.scales import comparable_inputs
 from saddlewalk.theory.staircase import Assumption, Staircase
@@ -26,7 +26,9 @@ from saddlewalk.units import AbstractUnits
 
 THEORIES: tuple[type[AbstractTheory], ...] = (
     DiagonalTheory,
+    DiagonalLossTheory,
     LinearTheory,
+    LinearLossTheory,
     AttentionTheory,
     ModularTheory,
     CompositionTheory,
