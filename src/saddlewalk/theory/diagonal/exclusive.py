@@ -32,6 +32,8 @@ _NEAREST = 1e-9
 """Of the way to the rest, what is left at the end of the table."""
 _NOTHING = 1e-4
 """Part of a coordinate's loss that is left there, where its minimum lies at infinity."""
+_FLAT = 1e-7
+"""Part of the first slope that is left there, where it is not known whether there is a minimum."""
 _FARTHEST = 60.0
 """Decades of beta over the start, in e-folds, at which it is given up."""
 
@@ -141,10 +143,12 @@ def _end(slope: Any, sign: float, size: float, first: float, lowest: float) -> t
         loss = float(slope(np.array([sign * size * math.sinh(z)]))[0][0])
         return loss - lowest - _NOTHING * (first - lowest)
 
-    z = max(1.0, -math.log(size))
+    z, start = max(1.0, -math.log(size)), falls(0.0)
     while z < -math.log(size) + _FARTHEST:
         if falls(z) <= 0:
             return float(brentq(falls, 0.0, z, xtol=1e-14, rtol=1e-14)), True
+        if falls(z) <= _FLAT * start:
+            return z, False
         if left(z) <= 0:
             return float(brentq(left, 0.0, z, xtol=1e-12)), False
         z += 0.25

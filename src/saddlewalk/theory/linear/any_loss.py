@@ -147,7 +147,7 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
         seed = 0.5 * (theta[:, inputs:] @ u[:, 0] + theta[:, :inputs] @ v[0])
         strength = float(seed @ seed)
 
-        def along(log_s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def along(log_s: Any) -> tuple[np.ndarray, np.ndarray]:
             losses, slopes = _along(self._parts, mode, np.exp(np.atleast_1d(log_s)))
             return np.asarray(losses), -np.asarray(slopes)
 
