@@ -26,6 +26,10 @@ _MOST_SIZE = 2_000_000
 _SOME = 1e-7
 
 Array = Float[np.ndarray, "rows columns"]
+_FOR_EVER = (
+    "the weights grow for ever and the last level is approached like 1/time; at 1 that level is the "
+    "infimum, and no further unit wakes"
+)
 
 
 def minimum_is_finite(problem: Problem) -> tuple[Assumption, ...]:
@@ -46,8 +50,32 @@ def minimum_is_finite(problem: Problem) -> tuple[Assumption, ...]:
             "a minimum at finite weights: part of the inequalities between classes that can be met for ever",
             part == 0,
             part,
-            "0; above, the weights grow for ever and the last level is approached like 1/time; at 1 the data "
-            "are separable, that level is the infimum, and no further unit wakes",
+            f"0; above, {_FOR_EVER}",
+        ),
+    )
+
+
+def told_apart(problem: Problem, outputs: Array) -> tuple[Assumption, ...]:
+    """The same hypothesis for units that are not linear, by what the network has come to.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    outputs : of the network at the end, `(n, c)`.
+    """
+    if problem.separation is None or problem.units.linear_in == "input":
+        return ()
+    task = problem.task
+    assert isinstance(task, Samples)
+    margins = problem.sample_loss.margins(outputs, np.asarray(task.y))
+    assert margins is not None
+    part = float(np.mean(margins > 0))
+    return (
+        Assumption(
+            "a minimum at finite weights: part of the samples that are on their right side at the end",
+            part < 1,
+            part,
+            f"below 1; else {_FOR_EVER}",
         ),
     )
 

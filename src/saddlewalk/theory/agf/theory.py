@@ -33,6 +33,7 @@ from saddlewalk.theory.agf.naming import Change, name_features
 from saddlewalk.theory.agf.record import Moment
 from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
+from saddlewalk.theory.losses import told_apart
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import AbstractUnits, Dense
 
@@ -126,7 +127,11 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
         return Outcome(
             stages=_stages(walk, curve, landings),
             stopped=stopped,
-            assumptions=(_separate(walk, landings), _complete(walk, stopped)),
+            assumptions=(
+                _separate(walk, landings),
+                _complete(walk, stopped),
+                *(() if walk.separation is None else told_apart(walk.problem, walk.outputs)),
+            ),
             curve=(curve.time, curve.loss),
             initial_loss=float(curve.loss[0]),
             rhs_evaluations=walk.evaluations,

@@ -153,6 +153,11 @@ class Walk:
         self.began, self.lasted = self.time, 0.0
 
     @property
+    def outputs(self) -> np.ndarray:
+        """The active units' sum in function space."""
+        return np.asarray(self.ask(compiled.function, self._only_active))
+
+    @property
     def left(self) -> float:
         """Utility that a new unit would find now, as a part of what one finds at the start."""
 
