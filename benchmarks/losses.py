@@ -82,7 +82,7 @@ def measure(words):
                     yield row_of(name, scale, seed)
 
 
-HEAD = """# Other losses: how well predictions agree with gradient flow
+HEAD = """### Other losses: how well predictions agree with gradient flow
 
 Ten starts on ten data sets at three scales in every setting, four units, 60 samples of four inputs, `numeric`
 against gradient flow from the same start. Made by `python benchmarks/losses.py`. Time errors are relative:

@@ -160,6 +160,22 @@ def test_moments_and_tasks_of_numbers_are_refused():
         )
 
 
+def test_stored_networks_know_the_same_losses():
+    torch = pytest.importorskip("torch")
+    from saddlewalk.features.stored import targets_and_loss
+
+    words = np.array(["no", "yes", "yes", "no"])
+    y, cost = targets_and_loss("logistic", words, torch.float64, (1,))
+    f = torch.tensor([[0.3], [-1.0], [2.0], [0.1]], dtype=torch.float64)
+    assert float(cost(f, y)) == pytest.approx(float(torch.nn.SoftMarginLoss()(f, y)))
+    labels, _ = targets_and_loss("cross-entropy", words, torch.float64, (2,))
+    assert labels.tolist() == [0, 1, 1, 0]
+    _, huber = targets_and_loss("huber", np.ones(4), torch.float64, (1,))
+    assert float(huber(f, y)) == pytest.approx(float(torch.nn.HuberLoss()(f, y)))
+    with pytest.raises(sw.InputError, match="'half-mse' is now 'squared'"):
+        targets_and_loss("half-mse", words, torch.float64, (2,))
+
+
 # --- names --------------------------------------------------------------------------------------------------
 
 
