@@ -42,8 +42,8 @@ class Objective:
         """The objective behind samples with one output."""
         task = problem.task
         assert isinstance(task, Samples)
-        arrays = (np.asarray(array, dtype=float) for array in (task.x, task.y, task.weights))
-        return cls(problem.sample_loss, *arrays, problem.infimum or 0.0)
+        x, y, weights = (np.asarray(one, dtype=float) for one in (task.x, task.y, task.weights))
+        return cls(problem.sample_loss, x, y, weights, problem.infimum or 0.0)
 
     def loss(self, beta: Vector) -> float:
         """The loss at these coefficients."""
