@@ -88,8 +88,8 @@ Ten starts on ten data sets at three scales in every setting, four units, 60 sam
 against gradient flow from the same start. Made by `python benchmarks/losses.py`. Time errors are relative:
 the median over all jumps, the mean over the jumps of a run as its median over runs, and the largest of any
 jump; level errors are parts of the first loss. `stages` were predicted, `found` seen in the simulated curve
-alone, on average. Where the order is "of" fewer than ten, so many starts were measured. Along kinks ReLU networks
-chatter: what is `found` there beyond the stages are no jumps.
+alone, on average. Where the order is "of" fewer than ten, so many starts were measured. Along kinks ReLU
+networks chatter: what is `found` there beyond the stages are no jumps.
 
 | setting | alpha | order right | stages | found | time error: jumps | runs | worst | level error |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
