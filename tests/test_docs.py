@@ -18,6 +18,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 SAYS = {
     "README.md": "order as predicted",
+    "docs/losses.md": "order as predicted",
     "docs/saddles.md": "2 of 50 units",
     "docs/regimes.md": "downstream",
     "docs/features.md": "residual",

@@ -21,7 +21,7 @@ SIGMAS = 8.0
 """On a noisy curve a step must stand out by this many standard deviations."""
 _QUANTILE = 2.326
 """Standard deviations below which a normal variable is in 99 of 100 cases."""
-_GRAIN = 0.01
+GRAIN = 0.01
 """Parts of the descent, and of the time, over which a chattering curve is evened out."""
 
 Curve = Float[np.ndarray, " time"]
@@ -37,6 +37,9 @@ class LossCurve:
     curvature: Curve | None = None
     noise: float = 0.0
     """Standard deviation of the noise that was smoothed away; steps within it are not looked for."""
+    endless: bool = False
+    """The loss has its minimum at infinity, which it approaches like 1/time or more slowly: it rests where it
+    is flat along the logarithm of time."""
 
     @classmethod
     def of(cls, time: Any, loss: Any, rate: Any = None, curvature: Any = None) -> "LossCurve":
@@ -68,15 +71,22 @@ class LossCurve:
     def evened(self) -> "LossCurve":
         """With slopes of chords, for a flow that chatters along kinks: its velocity is not where it
         goes. A chord ends where the loss or the time has changed by a grain."""
-        loss = _GRAIN * float(self.loss[0] - self.loss.min())
-        rate = _chords(self.time, self.loss, loss, _GRAIN)
-        return LossCurve(self.time, self.loss, rate, noise=self.noise)
+        loss = GRAIN * float(self.loss[0] - self.loss.min())
+        rate = _chords(self.time, self.loss, loss, GRAIN)
+        return LossCurve(self.time, self.loss, rate, noise=self.noise, endless=self.endless)
+
+    @property
+    def pace(self) -> Curve:
+        """How fast the loss falls, by the clock on which it comes to rest: time, or its logarithm."""
+        return self.rate * self.time if self.endless else self.rate
 
     def part(self, first: int, last: int) -> "LossCurve":
         """The curve from one of its points to another, both included."""
         rows = slice(first, last + 1)
         bend = None if self.curvature is None else self.curvature[rows]
-        return LossCurve(self.time[rows], self.loss[rows], self.rate[rows], bend, self.noise)
+        return LossCurve(
+            self.time[rows], self.loss[rows], self.rate[rows], bend, self.noise, self.endless
+        )
 
     def crossing(self, level: float, start: float = -math.inf) -> float:
         """First time after `start` at which the loss falls to `level`; NaN if it never does."""
@@ -117,7 +127,7 @@ class LossCurve:
         inside = np.flatnonzero(between & (self.loss <= high) & (self.loss >= low))
         if len(inside) == 0:
             return int(np.argmin(np.abs(self.time - 0.5 * (start + end))))
-        return int(inside[np.argmin(np.abs(self.rate[inside]))])
+        return int(inside[np.argmin(np.abs(self.pace[inside]))])
 
 
 def _chords(time: Curve, loss: Curve, grain: float, part: float) -> Curve:

@@ -7,6 +7,10 @@ The quantity to look at is how fast the loss that can still be lost is being los
 It is large in a jump, small on a plateau, whatever the height of the step, and constant (not
 falling) in an exponential tail. Jumps are the peaks of log rho that stand out by half a decade.
 :math:`L_\infty` is the last loss less :math:`-t\,\dot L`, what a tail falling like 1/t would still lose.
+
+Where the loss has its minimum at infinity (`LossCurve.endless`) tails fall like 1/t, and plateaus slope:
+there it is :math:`-t\,\dot L`, what is lost while the time grows by a factor of e, which falls in such a
+tail.
 """
 
 import itertools
@@ -100,7 +104,9 @@ def remaining_rate(curve: LossCurve) -> Curve:
     ----------
     curve : the loss along time.
     """
-    fall = np.maximum(-curve.rate, 0.0)
+    fall = np.maximum(-curve.pace, 0.0)
+    if curve.endless:
+        return fall + _tiny(curve)
     left = np.maximum(curve.loss - _final_loss(curve), 0.0) + _tiny(curve)
     floor = _LEAST_DROP / (curve.time[-1] - curve.time[0])
     return fall / left + floor

@@ -13,6 +13,11 @@ class Stopped(Word):
         "first stage",
         "first stage: what a deep network learns after its first escape is not predicted; train it",
     )
+    SEPARATED = (
+        "separated",
+        "separated: every sample is on its right side; the loss goes on to fall like 1/time, and the weights "
+        "to grow like a power of its logarithm, but nothing new is learned",
+    )
     CONVERGED = "converged", "converged: no unit has utility left that counts, or goes anywhere"
     SLOW = (
         "slow",

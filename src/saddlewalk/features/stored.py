@@ -17,6 +17,7 @@ from saddlewalk.errors import InputError, nearest
 from saddlewalk.features.report import NetworkFeatures
 from saddlewalk.features.torch import module_features
 from saddlewalk.losses import NAMES, as_loss
+from saddlewalk.tasks.samples import one_hot
 
 ACTIVATIONS = {
     "relu": nn.ReLU,
@@ -297,6 +298,8 @@ def targets_and_loss(
     """
     if name in _RENAMED:
         raise InputError(f"The loss '{name}' is now '{_RENAMED[name]}'.")
+    if y.dtype.kind in "US":
+        y = one_hot(y.ravel())
     if name == "cross-entropy":
         return _class_labels(y, outputs[0]), nn.CrossEntropyLoss()
     if name == "logistic":

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,7 @@ def loss_curve(path: "Trajectory") -> LossCurve:
     smooth = path.info["solver"] != "descent"  # finite steps do not follow the slope
     derivatives = [path.data[name].values for name in ("loss_rate", "loss_curvature")]
     curve = LossCurve.of(path.time, path.loss, *(derivatives if smooth else derivatives[:1]))
+    curve = replace(curve, endless=bool(path.info.get("endless")))
     return curve.evened() if path.info.get("kinked") else curve
 
 

@@ -32,9 +32,10 @@ class Rest:
       loss. (The root, since the loss is of second order in it.) Below :math:`c^2` of the first loss
       nothing is left to gain.
 
-    A loss without a finite minimum lets units go for ever: nothing more is waited for when there has been no
-    drive for :math:`1/\sqrt c` times as long as it took to lose it (twice as long where steps cannot
-    grow: at kinks, and in descents).
+    A loss without a finite minimum lets units go for ever. Where every sample is on its right side, and only
+    the part c of the loss is left, nothing new comes: the training is over. Where some never are, nothing
+    more is waited for when there has been no drive for :math:`1/\sqrt c` times as long as it took to lose it
+    (twice as long where steps cannot grow: at kinks, and in descents).
 
     Where a network that rests at a saddle looks as at a minimum (linear neurons, which are all active after
     the first jump; deep networks, which are one unit), a new unit must find nothing either; or, for deep
@@ -63,7 +64,9 @@ class Rest:
         self._opportunity = float(first.opportunity)
         self._change = math.sqrt(convergence)
         self._soon = 1 / _PATIENCE_OF_SHORT_STEPS if self._short_steps else self._change
-        self._nothing = convergence**2 * abs(float(first.loss))
+        least = problem.infimum or 0.0
+        self._nothing = least + convergence**2 * abs(float(first.loss) - least)
+        self._separated = _separated_below(problem, float(first.loss), convergence)
         self._idle_since = math.inf
         self.reason = Stopped.CONVERGED
         """Why the training ended, once `first` has found that it rests."""
@@ -89,6 +92,10 @@ class Rest:
         for_long = self._for_long(idle, time)
         settled = self._goes_nowhere(drive, seen, time) | (seen.loss <= self._nothing) | for_long
         rests = np.flatnonzero(idle & (still | (settled & self._nothing_new(seen, time, for_long))))
+        apart = np.flatnonzero(seen.loss <= self._separated)
+        if len(apart):
+            self.reason = Stopped.SEPARATED
+            return int(apart[0])
         if not len(rests):
             return None
         row = len(time) - 1 if self._slides else int(rests[0])
@@ -138,3 +145,11 @@ class Rest:
         part = np.asarray(seen.opportunity) / (self._opportunity or 1.0)
         late = (part * time >= _PATIENCE * self._idle_since) | (for_long & self._short_steps)
         return (part <= self._convergence) | (late & self._deep)
+
+
+def _separated_below(problem: Problem, first: float, convergence: float) -> float:
+    """The loss below which all samples are told apart and little is left; minus infinity if there is none."""
+    if problem.separation is None or convergence == 0:
+        return -math.inf
+    least = problem.infimum or 0.0
+    return least + min(convergence * (first - least), problem.separation)

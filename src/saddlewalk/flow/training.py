@@ -195,6 +195,7 @@ def train_many(
     ):
         info = {
             "kinked": not problem.smooth,
+            "endless": problem.separation is not None,
             "setting": task.name,
             "scale": float(scale),
             "seed": int(seed),

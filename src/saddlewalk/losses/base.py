@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 Targets = Float[np.ndarray | Array, "n c"]
+Encoded = Float[np.ndarray | Array, "n outputs"]
 
 
 class AbstractLoss(eqx.Module):
@@ -43,7 +44,7 @@ class AbstractLoss(eqx.Module):
         """
         return jax.grad(self)(output, target)
 
-    def encode(self, targets: Targets) -> Targets:
+    def encode(self, targets: Targets) -> Encoded:
         """Targets as this loss reads them, `(n, c)`; a sentence where they are none.
 
         Parameters

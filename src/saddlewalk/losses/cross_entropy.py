@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 from scipy.special import xlogy
 
 from saddlewalk.errors import InputError
-from saddlewalk.losses.base import AbstractLoss, Targets
+from saddlewalk.losses.base import AbstractLoss, Encoded, Targets
 from saddlewalk.losses.labels import classes_in, indicators
 
 _ROUNDING = 1e-6
@@ -36,7 +36,7 @@ class CrossEntropy(AbstractLoss):
         """- sum_c y_c log softmax(f)_c."""
         return -jnp.sum(target * jax.nn.log_softmax(output + self.offset))
 
-    def encode(self, targets: Targets) -> Targets:
+    def encode(self, targets: Targets) -> Encoded:
         """One column of labels becomes one column a class; several are probabilities, which sum to 1."""
         y = np.asarray(targets)
         if y.shape[1] == 1:

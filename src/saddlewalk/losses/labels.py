@@ -11,9 +11,10 @@ _FEW = 4
 """So many classes are always some."""
 
 Column = Float[np.ndarray, " n"]
+Classes = Float[np.ndarray, " classes"]
 
 
-def classes_in(labels: Column, asked_by: str) -> Column:
+def classes_in(labels: Column, asked_by: str) -> Classes:
     """The classes of a column of labels in order, or a sentence that says why these are none.
 
     Parameters
@@ -40,7 +41,7 @@ def classes_in(labels: Column, asked_by: str) -> Column:
     return kinds
 
 
-def indicators(labels: Column, kinds: Column) -> Float[np.ndarray, "n classes"]:
+def indicators(labels: Column, kinds: Classes) -> Float[np.ndarray, "n classes"]:
     """One column a class: 1 for its samples, 0 for the others.
 
     Parameters

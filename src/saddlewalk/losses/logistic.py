@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from saddlewalk.errors import InputError
-from saddlewalk.losses.base import AbstractLoss, Targets
+from saddlewalk.losses.base import AbstractLoss, Encoded, Targets
 from saddlewalk.losses.labels import classes_in, indicators
 
 _TWO = 2
@@ -26,7 +26,7 @@ class Logistic(AbstractLoss):
         """log(1 + exp(-y f)), summed over outputs."""
         return jnp.sum(jax.nn.softplus(-target * output))
 
-    def encode(self, targets: Targets) -> Targets:
+    def encode(self, targets: Targets) -> Encoded:
         """Labels of two classes as -1 and 1, the larger one (or the later in the alphabet) as 1.
 
         Several columns are as many yes-or-no questions, each of -1 and 1, but for two columns that tell two

@@ -57,11 +57,12 @@ def _named(name: str) -> AbstractLoss:
     word, _, number = name.partition(":")
     if word == "huber" and number:
         try:
-            return Huber(float(number))
+            delta = float(number)
         except ValueError as error:
             raise InputError(
                 f"Huber's loss with another delta is written huber:0.5; got '{name}'."
             ) from error
+        return Huber(delta)
     if name in NAMES:
         return NAMES[name]()
     if name in _ELSEWHERE:

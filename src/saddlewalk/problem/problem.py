@@ -12,6 +12,7 @@ descend the loss together.
 """
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -117,6 +118,29 @@ class Problem(eqx.Module):
     def squared(self) -> bool:
         """Whether the loss is half the squared distance."""
         return isinstance(self.sample_loss, SquaredError)
+
+    @property
+    def infimum(self) -> float | None:
+        """The loss below which no outputs go, whatever the network; `None` if it is not known."""
+        if self.squared:
+            return 0.0
+        assert isinstance(self.task, Samples)
+        lowest = self.sample_loss.infimum(np.asarray(self.task.y))
+        return None if lowest is None else float(np.asarray(self.task.weights) @ lowest)
+
+    @property
+    def separation(self) -> float | None:
+        """What is left of the loss, at most, where every sample is on its right side for certain.
+
+        `None` where every sample has its lowest loss at a finite output. For a label it is at infinity, and a
+        loss below log 2 in one sample says that its class is the likeliest.
+        """
+        if not self.sample_loss.classifies or not isinstance(self.task, Samples):
+            return None
+        if self.sample_loss.attained(np.asarray(self.task.y)).all():
+            return None
+        counted = np.asarray(self.task.weights)
+        return float(math.log(2) * counted[counted > 0].min())
 
     @property
     def pace_degree(self) -> int:

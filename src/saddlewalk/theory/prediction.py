@@ -18,8 +18,8 @@ from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.bounds import utility_to_reach
 from saddlewalk.theory.composition import CompositionTheory
 from saddlewalk.theory.deep import DeepLinearTheory, FirstEscapeTheory
-from saddlewalk.theory.diagonal import DeepDiagonalTheory, DiagonalTheory
-from saddlewalk.theory.linear import LinearTheory
+from saddlewalk.theory.diagonal import DeepDiagonalTheory, DiagonalLossTheory, DiagonalTheory
+from saddlewalk.theory.linear import LinearLossTheory, LinearTheory
 from saddlewalk.theory.modular import ModularTheory
 from saddlewalk.theory.scales import comparable_inputs
 from saddlewalk.theory.staircase import Assumption, Staircase
@@ -28,8 +28,10 @@ from saddlewalk.units import AbstractUnits
 THEORIES: tuple[type[AbstractTheory], ...] = (
     DiagonalTheory,
     DeepDiagonalTheory,
+    DiagonalLossTheory,
     LinearTheory,
     DeepLinearTheory,
+    LinearLossTheory,
     AttentionTheory,
     ModularTheory,
     CompositionTheory,

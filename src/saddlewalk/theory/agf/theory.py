@@ -23,6 +23,7 @@ from typing import ClassVar
 import numpy as np
 
 from saddlewalk.curves import LossCurve, Stage, Stopped, find_jumps, turned_on
+from saddlewalk.curves.curve import GRAIN
 from saddlewalk.curves.jumps import jump_between
 from saddlewalk.curves.stages import acceleration
 from saddlewalk.problem import Problem
@@ -32,6 +33,7 @@ from saddlewalk.theory.agf.naming import Change, name_features
 from saddlewalk.theory.agf.record import Moment
 from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
+from saddlewalk.theory.losses import told_apart
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import AbstractUnits, Dense
 
@@ -125,7 +127,11 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
         return Outcome(
             stages=_stages(walk, curve, landings),
             stopped=stopped,
-            assumptions=(_separate(walk, landings), _complete(walk, stopped)),
+            assumptions=(
+                _separate(walk, landings),
+                _complete(walk, stopped),
+                *(() if walk.separation is None else told_apart(walk.problem, walk.outputs)),
+            ),
             curve=(curve.time, curve.loss),
             initial_loss=float(curve.loss[0]),
             rhs_evaluations=walk.evaluations,
@@ -145,7 +151,7 @@ def read_walk(walk: Walk) -> tuple[tuple[Stage, ...], LossCurve]:
 
 def _curve_of(walk: Walk) -> LossCurve:
     """The loss curve behind a walk; with kinks its slopes are those of chords."""
-    curve = walk.record.curve
+    curve = replace(walk.record.curve, endless=walk.separation is not None)
     return curve if walk.problem.smooth else curve.evened()
 
 
@@ -230,6 +236,19 @@ def _landings(walk: Walk, curve: LossCurve) -> list[int]:
         start = landings[-1]
         if curve.loss[start] - curve.loss[rest] <= _LEAST_DROP * walk.untrained:
             continue  # nothing was gained: the units belong to the next stage
-        landings += [start + jump.index_after for jump in find_jumps(curve.part(start, rest))[:-1]]
+        between = [start + jump.index_after for jump in find_jumps(curve.part(start, rest))[:-1]]
+        landings += between if walk.problem.smooth else _beyond_chatter(curve, start, between, rest)
         landings.append(rest)
     return landings
+
+
+def _beyond_chatter(curve: LossCurve, start: int, between: list[int], rest: int) -> list[int]:
+    """Rests on a curve that chatters along kinks: those with a grain's fall on both sides."""
+    grain = GRAIN * float(curve.loss[0] - curve.loss.min())
+    kept, last = [], float(curve.loss[start])
+    for row in between:
+        here = float(curve.loss[row])
+        if min(last - here, here - float(curve.loss[rest])) > grain:
+            kept.append(row)
+            last = here
+    return kept

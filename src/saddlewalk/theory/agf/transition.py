@@ -4,6 +4,7 @@ How a transition ends: what is left is a tail in closed form (`tail`), nothing i
 longer matters (`settling`).
 """
 
+import math
 from typing import TYPE_CHECKING
 
 import jax
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from saddlewalk.theory.agf.walk import Walk
 
 
+_NEARER = 0.5
+"""Part of what counts as no drive that is asked for next, where a unit without it goes on all the same."""
+
+
 def pass_transition(walk: "Walk") -> Stopped | None:
     """Active units descend until they rest; dormant ones wake and sleep meanwhile.
 
@@ -31,7 +36,8 @@ def pass_transition(walk: "Walk") -> Stopped | None:
     taken, spent, passed = 0, walk.evaluations, 0.0
     kind, patience = _kinds(walk)
     walk.begin_phase()
-    walk.near = walk.at.near_rest
+    walk.near, walk.idle_since = walk.at.near_rest, math.inf
+    walk.last = walk.at.last if walk.problem.squared else 1.0
     while taken < walk.at.most_steps and walk.horizon > 0:
         phase = walk.phase(plateau=False)
         margins = phase.margins(walk.theta)
@@ -73,11 +79,31 @@ def _comes_to_rest(walk: "Walk", margins: Margins) -> bool:
         if walk.active.any() and not learned and _close_tail(walk):
             return True
         if walk.near <= walk.at.exhausted:
+            if not learned and _goes_on(walk, margins):
+                walk.last *= _NEARER
+                return False
             walk.rest()
             return True
         walk.near = max(0.1 * walk.near, walk.at.exhausted)
         if float(walk.margins_in_transition().resting) > walk.at.at_event:
             return False
+
+
+def _goes_on(walk: "Walk", margins: Margins) -> bool:
+    """Whether units with hardly any drive would still change in as much time as has passed.
+
+    A loss that may have its minimum at infinity is approached like 1/time: what is left of the drive says
+    nothing about where it leads. As in `train` nothing more is waited for when there has been no drive for so
+    many times as long as it took to lose it.
+    """
+    if walk.problem.squared or not walk.real_time:
+        return False
+    walk.idle_since = min(walk.idle_since, walk.time)
+    change = math.sqrt(walk.at.convergence)
+    drive = np.asarray(margins.view.drive)[walk.active]
+    size = norms(walk.theta[walk.active])[:, 0]
+    growth = drive * size ** (walk.problem.pace_degree - 2)
+    return bool((growth * walk.time > change).any()) and change * walk.time < walk.idle_since
 
 
 def _close_tail(walk: "Walk") -> bool:

@@ -99,7 +99,9 @@ class Walk:
         if self.rotatable:  # units will be mixed: they have no past of their own
             self.largest_drive = np.full(problem.width, self.largest_drive.max())
         self.level = self.untrained = float(self.ask(compiled.loss, 0 * self.theta))
-        self.near = self.at.near_rest
+        self.infimum, self.separation = problem.infimum, problem.separation
+        self.near, self.last = self.at.near_rest, self.at.last
+        self.idle_since = math.inf
         self.tail: Tail | None = None
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
         if real_time:
@@ -151,6 +153,11 @@ class Walk:
         self.began, self.lasted = self.time, 0.0
 
     @property
+    def outputs(self) -> np.ndarray:
+        """The active units' sum in function space."""
+        return np.asarray(self.ask(compiled.function, self._only_active))
+
+    @property
     def left(self) -> float:
         """Utility that a new unit would find now, as a part of what one finds at the start."""
 
@@ -167,8 +174,8 @@ class Walk:
             if stopped:
                 return stopped
         for _ in range(self.at.most_rounds + 10 * self.problem.width):
-            if self.problem.squared and self.level <= self.at.nothing * self.untrained:
-                return Stopped.LEARNED
+            if self.infimum is not None and self.level <= self._nothing_at_all:
+                return Stopped.LEARNED if self.separation is None else Stopped.SEPARATED
             if self.active.all() and not math.isfinite(self.leaves):
                 return Stopped.NO_DORMANT
             stopped = cross_plateau(self) or pass_transition(self)
@@ -187,9 +194,19 @@ class Walk:
     def nothing(self) -> float:
         """A loss at which a stage is over for certain: one that cannot be negative, and is hardly there,
         and little beside that before the stage, whose own level is to be known."""
-        if not self.problem.squared:
+        if self.infimum is None:
             return 0.0
-        return min(self.at.nothing * self.untrained, self.at.nothing_of_stage * self.level)
+        of_stage = self.at.nothing_of_stage * (self.level - self.infimum)
+        return min(self._nothing_at_all, self.infimum + of_stage)
+
+    @property
+    def _nothing_at_all(self) -> float:
+        """A loss at which all is learned: of one that falls like 1/time, where `train` ends, too."""
+        assert self.infimum is not None
+        whole = self.untrained - self.infimum
+        if self.separation is None:
+            return self.infimum + self.at.nothing * whole
+        return self.infimum + min(self.at.convergence * whole, self.separation)
 
     @property
     def leaves(self) -> float:
@@ -253,7 +270,7 @@ class Walk:
             least_alignment=at.least_alignment_above_2 if self.above_2 else at.least_alignment,
             idle=at.convergence if plateau or real_time else at.exhausted,
             near=self.near,
-            last=at.last,
+            last=self.last,
             level=self.level,
             nothing=self.nothing,
             late=self.late,

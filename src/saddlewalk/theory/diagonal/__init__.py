@@ -5,6 +5,7 @@ steps of gradient flow from a finite scale, in time; both walk down the same lea
 `accuracy` says how far off they are.
 """
 
+from saddlewalk.theory.diagonal.any_loss import DiagonalLossTheory as DiagonalLossTheory
 from saddlewalk.theory.diagonal.deep import DeepDiagonalTheory as DeepDiagonalTheory
 from saddlewalk.theory.diagonal.finite_scale import Transition as Transition
 from saddlewalk.theory.diagonal.finite_scale import finite_sequence as finite_sequence

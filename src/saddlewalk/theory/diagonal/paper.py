@@ -27,6 +27,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.curves import Stopped
+from saddlewalk.theory.diagonal.objective import Objective
 from saddlewalk.theory.diagonal.regression import Regression, Vector
 
 _TIE = 1e-12
@@ -115,7 +116,7 @@ class Jump:
 
 
 def sequence(
-    regression: Regression,
+    regression: Regression | Objective,
     wait: Callable[[Dormancy, Vector], Vector],
     move: Callable[[Dormancy, Vector, float], Dormancy],
     most: int,
@@ -124,7 +125,7 @@ def sequence(
 
     Parameters
     ----------
-    regression : the least squares.
+    regression : the least squares, or another convex loss of the coefficients.
     wait : time until each unit turns on, from the state and the gradient.
     move : the state after some time, from the state, the gradient and the time.
     most : jumps after which to stop.
@@ -166,7 +167,7 @@ def sequence(
 
 
 def agf_sequence(
-    regression: Regression, eta: float, most: int = 100_000
+    regression: Regression | Objective, eta: float, most: int = 100_000
 ) -> tuple[list[Jump], Stopped]:
     """AGF at finite scale: Eq 31, 32 and 37 between the minimizations of Eq 5.
 
@@ -184,7 +185,9 @@ def agf_sequence(
     )
 
 
-def limit_sequence(regression: Regression, most: int = 100_000) -> tuple[list[Jump], Stopped]:
+def limit_sequence(
+    regression: Regression | Objective, most: int = 100_000
+) -> tuple[list[Jump], Stopped]:
     """Pesme and Flammarion's Algorithm 2: the limit of vanishing scale.
 
     Parameters

@@ -21,6 +21,7 @@ function. Where they do, plateaus are closed; jumps go by a few steps, in each o
 layer follows its flow exactly while the other is frozen.
 """
 
+from saddlewalk.theory.linear.any_loss import LinearLossTheory as LinearLossTheory
 from saddlewalk.theory.linear.finite_scale import UncorrelatedModes as UncorrelatedModes
 from saddlewalk.theory.linear.finite_scale import logistic_curve as logistic_curve
 from saddlewalk.theory.linear.finite_scale import logistic_map as logistic_map
