@@ -101,7 +101,7 @@ class Problem(eqx.Module):
     @property
     def shapes(self) -> Shapes:
         """Shapes of the weights of one unit."""
-        return self.units.layers(self.task.inputs, self.task.outputs)
+        return self.traits.shapes
 
     @property
     def degree(self) -> int:
@@ -126,7 +126,7 @@ class Problem(eqx.Module):
     @property
     def size(self) -> int:
         """Number of parameters of one unit."""
-        return size_of(self.shapes)
+        return self.traits.size
 
     def take(self, theta: ParametersLike, layer: str | None = None) -> Layer:
         """The units of a hidden layer (the first by default), each with its weights in and out.

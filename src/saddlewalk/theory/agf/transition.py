@@ -69,15 +69,24 @@ def _comes_to_rest(walk: "Walk", margins: Margins) -> bool:
     if walk.real_time:
         walk.active &= ~np.asarray(margins.dozing)
     learned = float(margins.view.loss) <= walk.nothing
-    while True:
-        if walk.active.any() and not learned and _close_tail(walk):
-            return True
-        if walk.near <= walk.at.exhausted:
-            walk.rest()
-            return True
+    if walk.active.any() and not learned and _close_tail(walk):
+        return True
+    while walk.near > walk.at.exhausted:
         walk.near = max(0.1 * walk.near, walk.at.exhausted)
-        if float(walk.margins_in_transition().resting) > walk.at.at_event:
+        if not _rests(walk, walk.near):
             return False
+        if _rests(walk, walk.at.exhausted):  # and so at all between
+            break
+    walk.rest()
+    return True
+
+
+def _rests(walk: "Walk", near: float) -> bool:
+    """Whether the active units are at rest, where this part of their drive counts as near to it."""
+    kept, walk.near = walk.near, near
+    rests = float(walk.margins_in_transition().resting) <= walk.at.at_event
+    walk.near = kept
+    return rests
 
 
 def _close_tail(walk: "Walk") -> bool:
