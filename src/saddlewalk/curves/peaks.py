@@ -27,7 +27,9 @@ def prominent_peaks(values: Float[np.ndarray, " points"], least: float) -> list[
         return [int(peak) for peak in find_peaks(values, prominence=least)[0]]
     if len(values) == 0:
         return []
-    starts = np.flatnonzero(np.diff(values, prepend=np.nan) != 0)  # of the flat parts, or single points
+    starts = np.flatnonzero(
+        np.diff(values, prepend=np.nan) != 0
+    )  # of the flat parts, or single points
     level = values[starts]
     rise = np.diff(level) > 0
     tops = np.flatnonzero(rise[:-1] & ~rise[1:]) + 1

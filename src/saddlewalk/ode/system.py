@@ -54,7 +54,9 @@ class AbstractFlow(eqx.Module):
 
     def work(self, y: StateLike) -> float:
         """Multiplications of one right-hand side, about: each unit looks at each number that is held."""
-        return float(len(y) * (1 + sum(leaf.size for leaf in jax.tree.leaves(self) if is_array(leaf))))
+        return float(
+            len(y) * (1 + sum(leaf.size for leaf in jax.tree.leaves(self) if is_array(leaf)))
+        )
 
     def observe(self, y: State) -> Any:
         """What is saved at every step, where nothing is watched for: a tuple or dictionary of arrays."""

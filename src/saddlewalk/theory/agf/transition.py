@@ -50,6 +50,9 @@ def pass_transition(walk: "Walk") -> Stopped | None:
             if piece.event:
                 margins = jax.tree.map(lambda rows: rows[-1], piece.saved)
                 reached = walk.reached(margins)
+                if walk.rotatable and (np.asarray(margins.waking) <= reached).any():
+                    walk.mix_dormant()  # what woke may be a trace of what others have learned
+                    margins, reached = walk.margins_in_transition(), walk.at.at_event
                 rests = not walk.apply(margins, reached) and float(margins.resting) <= reached
                 if rests and _comes_to_rest(walk, margins):
                     return None

@@ -53,6 +53,8 @@ from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.transition import pass_transition
 
 _BLAS = ThreadpoolController()
+_SAME = 1e-6
+"""Active units that are combinations of others, up to this part, point nowhere of their own."""
 
 
 class Walk:
@@ -257,15 +259,15 @@ class Walk:
             level=self.level,
             nothing=self.nothing,
             late=self.late,
-            stops=plateau or not real_time,
+            stops=plateau or not real_time or self.rotatable,
         )
 
     def mix_dormant(self) -> None:
-        """Turn the dormant units so that each carries a feature; nothing else changes."""
+        """Turn the units so that each dormant one carries a feature, and nothing of what active ones carry."""
         task = self.problem.task
         assert isinstance(task, AbstractPoints)
         residual = self.ask(compiled.residual, self._only_active)
-        theta = np.array(self.theta)
+        theta = parted_units(self.theta, self.active)
         theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
         self.theta = theta
 
@@ -380,3 +382,31 @@ def _apart(theta: np.ndarray) -> np.ndarray:
     """Rotatable units turned so that what they hold together is held by as few as can be."""
     turn = np.linalg.svd(theta, full_matrices=True)[0]
     return turn.T @ theta
+
+
+def parted_units(theta: np.ndarray, active: np.ndarray) -> np.ndarray:
+    r"""Rotatable units turned by small angles until the dormant ones D are orthogonal to the active ones A.
+
+    With :math:`B = D A^+`: :math:`D' = (1 + B B^\top)^{-1/2} (D - B A)` and
+    :math:`A' = (1 + B^\top B)^{-1/2} (A + B^\top D)`, a rotation. What dormant units carry along the learned
+    features neither grows nor matters, but outweighs what will grow.
+
+    Parameters
+    ----------
+    theta : parameters `(width, size)`.
+    active : which units are.
+    """
+    parted = np.array(theta)
+    awake, asleep = theta[active], theta[~active]
+    if len(awake) == 0 or len(asleep) == 0:
+        return parted
+    angles = np.linalg.lstsq(awake.T, asleep.T, rcond=_SAME)[0].T
+    parted[active] = _shrunk(angles.T) @ (awake + angles.T @ asleep)
+    parted[~active] = _shrunk(angles) @ (asleep - angles @ awake)
+    return parted
+
+
+def _shrunk(angles: np.ndarray) -> np.ndarray:
+    """(1 + B B^T)^(-1/2)."""
+    values, modes = np.linalg.eigh(np.eye(len(angles)) + angles @ angles.T)
+    return (modes / np.sqrt(values)) @ modes.T
