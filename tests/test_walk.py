@@ -282,8 +282,8 @@ def test_no_mode_of_a_linear_network_is_lost(scale):
 
 
 def test_units_are_parted_by_a_rotation():
-    """Functions of the sum do not change; dormant units are what they were before turns mixed them with active
-    ones, though they then were nearly all a trace of those."""
+    """Functions of the sum do not change; dormant units are what they were before turns mixed them with
+    active ones, though they then were nearly all a trace of those."""
     rng = np.random.default_rng(0)
     active = np.array([True, False, True, False, False])
     rows = np.linalg.qr(rng.normal(size=(9, 5)))[0].T  # orthogonal to each other

@@ -31,7 +31,7 @@ from saddlewalk.renamed import answer_old_arguments
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.units import AbstractUnits, Layer, Relation, Traits, traits_of
-from saddlewalk.units.base import Shapes, Weights, size_of, unpack
+from saddlewalk.units.base import Shapes, Weights, unpack
 
 Parameters = Float[Array, "width size"]
 ParametersLike = Float[Array | np.ndarray, "width size"]

@@ -263,7 +263,7 @@ class Walk:
         )
 
     def mix_dormant(self) -> None:
-        """Turn the units so that each dormant one carries a feature, and nothing of what active ones carry."""
+        """Turn the units so that each dormant one carries a feature, and nothing that active ones carry."""
         task = self.problem.task
         assert isinstance(task, AbstractPoints)
         residual = self.ask(compiled.residual, self._only_active)
