@@ -44,7 +44,7 @@ from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alignment import aligned
 from saddlewalk.theory.agf.alternation import Margins, Rules, Stand
-from saddlewalk.theory.agf.climb import steepest
+from saddlewalk.theory.agf.climb import anywhere, steepest
 from saddlewalk.theory.agf.phase import Motion, Phase
 from saddlewalk.theory.agf.plateau import cross_plateau
 from saddlewalk.theory.agf.record import Moment, Record, telling
@@ -158,8 +158,7 @@ class Walk:
 
         def drive_at(theta: np.ndarray) -> float:
             residual = self.ask(compiled.residual, theta)
-            climb = lambda probes: self.ask(compiled.climb, probes, residual)  # noqa: E731
-            return steepest(climb, theta.shape, self.problem.pace_degree)
+            return float(self.ask(steepest, residual, anywhere(theta.shape)))
 
         return drive_at(np.asarray(self._only_active)) / drive_at(0 * self.theta)
 
