@@ -11,7 +11,15 @@ from saddlewalk.curves import Stage, Stopped
 from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments, linear_map
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
+from saddlewalk.theory.linear.accuracy import (
+    distance_of_limit,
+    error_of_start,
+    error_of_steps,
+    growth_of_modes,
+)
 from saddlewalk.theory.linear.finite_scale import (
+    STEP,
+    UncorrelatedModes,
     logistic_curve,
     read_rests,
     refined,
@@ -26,6 +34,7 @@ from saddlewalk.theory.linear.maps import (
     accumulated_times,
     top_output,
 )
+from saddlewalk.theory.merging import merged, merged_on
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Dense
 
@@ -92,17 +101,25 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
             return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
         if largest_correlation(covariances) < _UNCORRELATED:
             curve, events = logistic_curve(covariances, layers, self.start.max_time)
+            coarse = None
         else:
-            curve = transition_curve(covariances, layers, self.start.max_time)
+            curve, coarse = (
+                transition_curve(covariances, layers, self.start.max_time, step)
+                for step in (STEP, 2 * STEP)
+            )
             events = self.order_of_limit
         fine, levels = refined(curve), loss_levels(covariances, events)
         reached = sum(0.5 * (a + b) >= fine.loss[-1] for a, b in itertools.pairwise(levels))
         times, levels = read_rests(fine, levels[: reached + 1]) if reached else ([], levels[:1])
+        modes = UncorrelatedModes.of(covariances, layers)
+        error = error_of_start(modes) if coarse is None else error_of_steps(fine, coarse, levels)
+        stages = _stages(times, levels, [event.place for event in events[:reached]], covariances)
         return Outcome(
-            _stages(times, levels, [event.place for event in events[:reached]], covariances),
+            merged_on(stages, curve, levels[0]),
             self._stopped if reached == len(events) else Stopped.LIMIT,
             curve=(fine.time, fine.loss),
             initial_loss=levels[0],
+            expected_error=error if times else None,
         )
 
     @cached_property
@@ -112,10 +129,13 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
         events, eta = self.order_of_limit, -math.log(self.start.norm)
         levels = loss_levels(self.covariances, events)
         times, places = [eta * event.time for event in events], [event.place for event in events]
+        stages = _stages(times, levels, places, self.covariances)
+        layers = Layers.of(self.covariances, np.asarray(self.start.theta))
         return Outcome(
-            _stages(times, levels, places, self.covariances),
+            merged(stages, growth_of_modes(self.covariances, events), levels[0]),
             self._stopped,
             initial_loss=levels[0],
+            expected_error=distance_of_limit(UncorrelatedModes.of(self.covariances, layers), eta),
         )
 
     @cached_property
