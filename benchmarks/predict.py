@@ -191,12 +191,12 @@ def measure(name, scale, make):
 HEAD = """# What a prediction costs
 
 Seconds, both warm, on the machine that ran `python benchmarks/predict.py`; `ratio` is prediction over
-training from the same start, `mark` what it should be at most, `floor` what the ratio would be if nothing cost
-but to begin (a prediction that is cut at once) and the compiled steps, `calls` those of the right-hand side (a
-column of a Jacobian is one). Errors are those of the jump times. Below 1e-16 gradient flow of linear networks
-in float64 loses small modes in the rounding of large ones: there the error is that of the training.
+training from the same start, `mark` what it should be at most, `floor` what the ratio would be if nothing
+cost but to begin (a prediction that is cut at once) and the compiled steps, `calls` those of the right-hand
+side (a column of a Jacobian is one). Errors are those of the jump times. Below 1e-16 gradient flow of linear
+networks in float64 loses small modes in the rounding of large ones: there the error is that of the training.
 
-| network | scale | predict | train | ratio | mark | floor | calls | train's | stages | seen | error | largest |
+| network | scale | predict | train | ratio | mark | floor | calls | train's | stages | seen | error | most |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 
