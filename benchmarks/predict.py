@@ -151,7 +151,7 @@ def end_of(task, units, scale):
 
 def measure(name, scale, make):
     task, units = make()
-    slow = "modular" in name and scale <= 1e-4
+    slow = ("modular" in name or "group" in name) and scale <= 1e-4
     end = end_of(task, units, scale) if slow else math.inf
     limits = {"max_time": end, "progress": False}
 
