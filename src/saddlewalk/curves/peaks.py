@@ -1,13 +1,14 @@
 """Peaks of a curve that stand out.
 
 What `scipy.signal.find_peaks` does with a prominence, without the half second that its import takes; long
-curves are left to it.
+and rough curves are left to it.
 """
 
 import numpy as np
 from jaxtyping import Float
 
-_LONG = 1000
+_LONG = 10_000_000
+"""Peaks times points from which SciPy, compiled, is worth its import."""
 
 
 def prominent_peaks(values: Float[np.ndarray, " points"], least: float) -> list[int]:
@@ -21,10 +22,6 @@ def prominent_peaks(values: Float[np.ndarray, " points"], least: float) -> list[
     values : the curve.
     least : prominence below which a peak is none.
     """
-    if len(values) > _LONG:
-        from scipy.signal import find_peaks
-
-        return [int(peak) for peak in find_peaks(values, prominence=least)[0]]
     if len(values) == 0:
         return []
     starts = np.flatnonzero(
@@ -33,6 +30,10 @@ def prominent_peaks(values: Float[np.ndarray, " points"], least: float) -> list[
     level = values[starts]
     rise = np.diff(level) > 0
     tops = np.flatnonzero(rise[:-1] & ~rise[1:]) + 1
+    if len(tops) * len(values) > _LONG:
+        from scipy.signal import find_peaks
+
+        return [int(peak) for peak in find_peaks(values, prominence=least)[0]]
     peaks = []
     for top in tops:
         higher = np.flatnonzero(level > level[top])
