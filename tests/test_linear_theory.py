@@ -460,7 +460,10 @@ def test_many_modes_are_timed_by_their_squares():
 @pytest.mark.parametrize(("commuting", "scale"), [(True, 3e-2), (False, 1e-2), (False, 1e-4)])
 def test_closed_forms_say_how_much_they_err(commuting, scale):
     """Against gradient flow: the error is what was expected, within a factor 3."""
-    task, units = sw.tasks.linear_map(5, 4, commuting=commuting, seed=1), sw.units.Dense(5, "linear")
+    task, units = (
+        sw.tasks.linear_map(5, 4, commuting=commuting, seed=1),
+        sw.units.Dense(5, "linear"),
+    )
     path = sw.train(task, units, scale, seed=1)
     exact = np.array([stage.time for stage in path.stages])
     for method in ("closed", "limit"):
@@ -482,3 +485,14 @@ def test_modes_that_flow_into_each_other_are_one_stage():
     first, second = joined.parts
     assert first.time < joined.time < second.time
     assert joined.loss == second.loss
+
+
+def test_the_default_at_tiny_scales_stays_affine():
+    """In log(1/alpha): the jump times at 1e-120 are where those at 1e-10 and 1e-24 point to."""
+    task, units = sw.tasks.linear_map(8, 6, seed=2), sw.units.Dense(6, "linear")
+    decades = np.array([10, 24, 120])
+    stairs = [sw.predict(task, units, 10.0**-d, seed=2) for d in decades]
+    assert [one.method for one in stairs] == ["numeric", "numeric", "closed"]
+    first, second, last = (np.array([s.jump_times[0], s.jump_times[-1]]) for s in stairs)
+    slope = (second - first) / (decades[1] - decades[0])
+    np.testing.assert_allclose(last, second + slope * (decades[2] - decades[1]), rtol=2e-3)

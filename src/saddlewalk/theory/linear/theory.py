@@ -42,6 +42,8 @@ _UNCORRELATED = 1e-6
 """Modes whose inputs are correlated less than this never meet."""
 _MOST_WEIGHTS = 20_000
 """Real-time AGF answers within seconds up to so many weights."""
+_FAINT = 1e-50
+"""Below it real-time AGF loses what is to grow in the last digit of what carries it."""
 _MOST_MODES = 300
 """The closed curve takes a minute up to so many modes, and grows with their fourth power."""
 
@@ -172,12 +174,12 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
 
     @property
     def preferred(self) -> str:
-        """Real-time AGF; with too many weights the closed form, if no mode gives way to others.
+        """Real-time AGF; with too many weights, or too small ones, the closed form, if no mode gives way.
 
         The closed curve of very many modes takes hours, unless it is cut: then it is the limit.
         """
         affordable = self.start.problem.width * self.start.problem.size <= _MOST_WEIGHTS
-        if affordable or self.gives_way:
+        if self.gives_way or (affordable and self.start.norm > _FAINT):
             return "numeric"
         few = len(self.covariances.explained[1]) <= _MOST_MODES
         return "closed" if few or math.isfinite(self.start.max_time) else "limit"
