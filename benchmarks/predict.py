@@ -201,6 +201,24 @@ networks in float64 loses small modes in the rounding of large ones: there the e
 """
 
 
+FOOT = """
+{met} of {many} rows are within their mark; the others are in bold. A floor is empty where a row was measured
+before floors were.
+
+What keeps rows above their mark:
+
+- Small networks of degree 2: to begin and the compiled steps alone are more than the mark allows. A step costs
+  what one of training does, and a prediction takes 30 to 70% of those: a feature that wakes is followed by
+  explicit steps which those learned before it, that relax faster, keep short. Implicit steps are no way out:
+  at d = 20 they take 21 right-hand sides in the time in which explicit ones take 13.
+- d = 100 at 1e-30: 42 stages flow into each other, so that hardly a tail can be closed and the units move
+  together nearly all the time.
+- Width 256: few units sleep (255 of 256 ReLU units wake at 1e-6).
+- Modular addition cut after its first stage: one transition of 235 explicit steps is more than a tenth of the
+  right-hand sides of the training.
+"""
+
+
 def line(row):
     ratio = f"{row['ratio']:.2f}" if row["ratio"] <= row["mark"] else f"**{row['ratio']:.2f}**"
     cut = "" if math.isinf(row["cut_at"]) else f" (to {row['cut_at']:.3g})"
@@ -226,7 +244,7 @@ def main(chosen):
         file.write_text(json.dumps(known, indent=1))
     rows = sorted(known, key=lambda row: order.index((row["network"], row["scale"])))
     met = sum(row["ratio"] <= row["mark"] for row in rows)
-    foot = f"\n{met} of {len(rows)} rows are within their mark; the others are in bold.\n"
+    foot = FOOT.format(met=met, many=len(rows))
     (HERE / "predict.md").write_text(HEAD + "\n".join(map(line, rows)) + "\n" + foot)
 
 
