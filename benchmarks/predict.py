@@ -203,12 +203,12 @@ networks in float64 loses small modes in the rounding of large ones: there the e
 
 FOOT = """
 {met} of {many} rows are within their mark; the others are in bold. A floor is empty where a row was measured
-before floors were.
+before floors were. Rows with one ran beside other work.
 
 What keeps rows above their mark:
 
-- Small networks of degree 2: to begin and the compiled steps alone are more than the mark allows. A step costs
-  what one of training does, and a prediction takes 30 to 70% of those: a feature that wakes is followed by
+- Small networks of degree 2: to begin and the compiled steps alone are more than the mark allows. A step
+  costs what one of training does, and a prediction takes 30 to 70% of those: a feature that wakes is followed by
   explicit steps which those learned before it, that relax faster, keep short. Implicit steps are no way out:
   at d = 20 they take 21 right-hand sides in the time in which explicit ones take 13.
 - d = 100 at 1e-30: 42 stages flow into each other, so that hardly a tail can be closed and the units move
