@@ -208,9 +208,9 @@ before floors were. Rows with one ran beside other work.
 What keeps rows above their mark:
 
 - Small networks of degree 2: to begin and the compiled steps alone are more than the mark allows. A step
-  costs what one of training does, and a prediction takes 30 to 70% of those: a feature that wakes is followed by
-  explicit steps which those learned before it, that relax faster, keep short. Implicit steps are no way out:
-  at d = 20 they take 21 right-hand sides in the time in which explicit ones take 13.
+  costs what one of training does, and a prediction takes 30 to 70% of those: a feature that wakes is
+  followed by explicit steps which those learned before it, that relax faster, keep short. Implicit steps are
+  no way out: at d = 20 they take 21 right-hand sides in the time in which explicit ones take 13.
 - d = 100 at 1e-30: 42 stages flow into each other, so that hardly a tail can be closed and the units move
   together nearly all the time.
 - Width 256: few units sleep (255 of 256 ReLU units wake at 1e-6).
