@@ -10,9 +10,10 @@ from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
 from saddlewalk.theory.agf.alone import Alone
 from saddlewalk.theory.agf.climb import Climb, Clock, on_own_clock
+from saddlewalk.theory.agf.parting import parted_units
 from saddlewalk.theory.agf.tail import Relaxation, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
-from saddlewalk.theory.agf.walk import Walk, parted_units
+from saddlewalk.theory.agf.walk import Walk
 
 
 def teacher(power):

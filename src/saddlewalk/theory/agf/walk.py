@@ -45,6 +45,7 @@ from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alignment import aligned
 from saddlewalk.theory.agf.alternation import Margins, Rules, Stand
 from saddlewalk.theory.agf.climb import anywhere, steepest
+from saddlewalk.theory.agf.parting import parted_units
 from saddlewalk.theory.agf.phase import Motion, Phase
 from saddlewalk.theory.agf.plateau import cross_plateau
 from saddlewalk.theory.agf.record import Moment, Record, telling
@@ -53,8 +54,6 @@ from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.transition import pass_transition
 
 _BLAS = ThreadpoolController()
-_SAME = 1e-6
-"""Active units that are combinations of others, up to this part, point nowhere of their own."""
 
 
 class Walk:
@@ -381,31 +380,3 @@ def _apart(theta: np.ndarray) -> np.ndarray:
     """Rotatable units turned so that what they hold together is held by as few as can be."""
     turn = np.linalg.svd(theta, full_matrices=True)[0]
     return turn.T @ theta
-
-
-def parted_units(theta: np.ndarray, active: np.ndarray) -> np.ndarray:
-    r"""Rotatable units turned by small angles until the dormant ones D are orthogonal to the active ones A.
-
-    With :math:`B = D A^+`: :math:`D' = (1 + B B^\top)^{-1/2} (D - B A)` and
-    :math:`A' = (1 + B^\top B)^{-1/2} (A + B^\top D)`, a rotation. What dormant units carry along the learned
-    features neither grows nor matters, but outweighs what will grow.
-
-    Parameters
-    ----------
-    theta : parameters `(width, size)`.
-    active : which units are.
-    """
-    parted = np.array(theta)
-    awake, asleep = theta[active], theta[~active]
-    if len(awake) == 0 or len(asleep) == 0:
-        return parted
-    angles = np.linalg.lstsq(awake.T, asleep.T, rcond=_SAME)[0].T
-    parted[active] = _shrunk(angles.T) @ (awake + angles.T @ asleep)
-    parted[~active] = _shrunk(angles) @ (asleep - angles @ awake)
-    return parted
-
-
-def _shrunk(angles: np.ndarray) -> np.ndarray:
-    """(1 + B B^T)^(-1/2)."""
-    values, modes = np.linalg.eigh(np.eye(len(angles)) + angles @ angles.T)
-    return (modes / np.sqrt(values)) @ modes.T
