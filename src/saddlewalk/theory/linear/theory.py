@@ -101,15 +101,12 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
         layers = Layers.of(covariances, np.asarray(self.start.theta))
         if len(covariances.explained[1]) == 0:
             return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
+        end, coarse = self.start.max_time, None
         if largest_correlation(covariances) < _UNCORRELATED:
-            curve, events = logistic_curve(covariances, layers, self.start.max_time)
-            coarse = None
+            curve, events = logistic_curve(covariances, layers, end)
         else:
-            curve, coarse = (
-                transition_curve(covariances, layers, self.start.max_time, step)
-                for step in (STEP, 2 * STEP)
-            )
-            events = self.order_of_limit
+            curve, events = transition_curve(covariances, layers, end), self.order_of_limit
+            coarse = transition_curve(covariances, layers, end, 2 * STEP)
         fine, levels = refined(curve), loss_levels(covariances, events)
         reached = sum(0.5 * (a + b) >= fine.loss[-1] for a, b in itertools.pairwise(levels))
         times, levels = read_rests(fine, levels[: reached + 1]) if reached else ([], levels[:1])
