@@ -1,8 +1,8 @@
 r"""Rotatable units are parted: :math:`D' = (1 + B B^\top)^{-1/2} (D - B A)`, :math:`B = D A^+`.
 
 A dormant unit D of a linear network may carry a trace of what active ones A have learned. Along a learned
-feature nothing grows; but the trace may outweigh what will grow, so that the unit seems to have no utility, or
-seems to wake. A sum of linear units does not change when its units are turned into each other, and a turn
+feature nothing grows; but the trace may outweigh what will grow, so that the unit seems to have no utility,
+or seems to wake. A sum of linear units does not change when its units are turned into each other, and a turn
 takes the trace away.
 """
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from saddlewalk.curves import Stage, Stopped
+from saddlewalk.curves import LossCurve, Stage, Stopped
 from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments, linear_map
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
@@ -101,7 +101,8 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
         layers = Layers.of(covariances, np.asarray(self.start.theta))
         if len(covariances.explained[1]) == 0:
             return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
-        end, coarse = self.start.max_time, None
+        coarse: LossCurve | None = None
+        end = self.start.max_time
         if largest_correlation(covariances) < _UNCORRELATED:
             curve, events = logistic_curve(covariances, layers, end)
         else:
