@@ -1,6 +1,7 @@
 """The fully connected linear network: the limit, the curve at finite scale, and gradient flow."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,9 +59,12 @@ def start_of(xx, b, width, scale, seed=0):
 
 
 def predict(method, xx, b, width, scale, seed=0):
+    """What a method says of each mode, also of those that flow into each other."""
     with sw.float64():
         start = start_of(xx, b, width, scale, seed)
-        return LinearTheory(start).outcome(method), -math.log(start.norm)
+        outcome = LinearTheory(start).outcome(method)
+    each = tuple(part for stage in outcome.stages for part in stage.parts or (stage,))
+    return replace(outcome, stages=each), -math.log(start.norm)
 
 
 def staircase(outcome, scale, eta, seed=0):
@@ -451,3 +455,44 @@ def test_many_modes_are_timed_by_their_squares():
     np.testing.assert_allclose(times, linear.accumulated_times(rates), rtol=1e-9)
     top = linear.top_output(rows)
     np.testing.assert_allclose(abs(top @ np.linalg.svd(rows)[0][:, 0]), 1.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("commuting", "scale"), [(True, 3e-2), (False, 1e-2), (False, 1e-4)])
+def test_closed_forms_say_how_much_they_err(commuting, scale):
+    """Against gradient flow: the error is what was expected, within a factor 3."""
+    task, units = (
+        sw.tasks.linear_map(5, 4, commuting=commuting, seed=1),
+        sw.units.Dense(5, "linear"),
+    )
+    path = sw.train(task, units, scale, seed=1)
+    exact = np.array([stage.time for stage in path.stages])
+    for method in ("closed", "limit"):
+        stairs = sw.predict(task, units, scale, seed=1, method=method)
+        error = np.mean(np.abs(np.array(stairs.jump_times) / exact - 1))
+        assert error / 3 < stairs.expected_error < 3 * error
+
+
+def test_modes_that_flow_into_each_other_are_one_stage():
+    """A curve that does not rest between two modes shows one jump, and the list has one stage, with parts."""
+    task, units = sw.tasks.linear_map(8, 6, seed=0), sw.units.Dense(8, "linear")
+    closed, numeric = (
+        sw.predict(task, units, 1e-8, method=method) for method in ("closed", "numeric")
+    )
+    parts = [len(stage.parts) for stage in closed.stages]
+    assert parts == [0, 0, 2, 0, 0]
+    np.testing.assert_allclose(closed.jump_times, numeric.jump_times, rtol=2e-3)
+    joined = closed.stages[2]
+    first, second = joined.parts
+    assert first.time < joined.time < second.time
+    assert joined.loss == second.loss
+
+
+def test_the_default_at_tiny_scales_stays_affine():
+    """In log(1/alpha): the jump times at 1e-120 are where those at 1e-10 and 1e-24 point to."""
+    task, units = sw.tasks.linear_map(8, 6, seed=2), sw.units.Dense(6, "linear")
+    decades = np.array([10, 24, 120])
+    stairs = [sw.predict(task, units, 10.0**-d, seed=2) for d in decades]
+    assert [one.method for one in stairs] == ["numeric", "numeric", "closed"]
+    first, second, last = (np.array([s.jump_times[0], s.jump_times[-1]]) for s in stairs)
+    slope = (second - first) / (decades[1] - decades[0])
+    np.testing.assert_allclose(last, second + slope * (decades[2] - decades[1]), rtol=2e-3)

@@ -10,6 +10,7 @@ from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
 from saddlewalk.theory.agf.alone import Alone
 from saddlewalk.theory.agf.climb import Climb, Clock, on_own_clock
+from saddlewalk.theory.agf.parting import parted_units
 from saddlewalk.theory.agf.tail import Relaxation, find_tail
 from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.agf.walk import Walk
@@ -267,6 +268,41 @@ def test_linear_networks_at_every_scale():
     for times in np.transpose([stairs.jump_times for stairs in small.values()]):
         slope = np.diff(times) / np.diff(logs)
         np.testing.assert_allclose(slope, slope[-1], rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-14, 1e-16, 1e-18])
+def test_no_mode_of_a_linear_network_is_lost(scale):
+    """Stages so near each other that one transition goes on over three: the last mode, meanwhile smaller than
+    what its unit carries of theirs, comes when the closed form of two other equations says."""
+    task, units = TASKS["linear"]
+    numeric, closed = (
+        sw.predict(task, units, scale, method=method) for method in ("numeric", "closed")
+    )
+    np.testing.assert_allclose(numeric.jump_times, closed.jump_times, rtol=1e-3)
+    assert next(a for a in numeric.assumptions if a.name.startswith("nothing left")).holds
+
+
+def test_units_are_parted_by_a_rotation():
+    """Functions of the sum do not change; dormant units are what they were before turns mixed them with
+    active ones, though they then were nearly all a trace of those."""
+    rng = np.random.default_rng(0)
+    active = np.array([True, False, True, False, False])
+    rows = np.linalg.qr(rng.normal(size=(9, 5)))[0].T  # orthogonal to each other
+    sizes = np.array([1.0, 1e-7, 0.01, 1e-5, 1e-9])[:, None]
+    apart = sizes * rows
+    turn = np.eye(5)
+    for k, angle in ((1, 1e-3), (3, 0.02), (4, 1e-6)):
+        c, s = np.cos(angle), np.sin(angle)
+        one = np.eye(5)
+        one[[0, 0, k, k], [0, k, 0, k]] = c, s, -s, c
+        turn = one @ turn
+    mixed = turn @ apart
+    parted = parted_units(mixed, active)
+    np.testing.assert_allclose(parted.T @ parted, mixed.T @ mixed, atol=1e-15)
+    small, exact = parted[~active], apart[~active]
+    np.testing.assert_allclose(small.T @ small, exact.T @ exact, atol=1e-3 * 1e-10)
+    assert (np.abs(mixed @ rows[active].T)[~active].max(axis=1) > 100 * sizes[~active, 0]).all()
+    assert (np.abs(small @ rows[active].T) < 1e-6 * sizes[~active]).all()
 
 
 def test_an_early_end_is_told():

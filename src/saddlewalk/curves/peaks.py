@@ -1,13 +1,14 @@
 """Peaks of a curve that stand out.
 
 What `scipy.signal.find_peaks` does with a prominence, without the half second that its import takes; long
-curves are left to it.
+and rough curves are left to it.
 """
 
 import numpy as np
 from jaxtyping import Float
 
-_LONG = 1000
+_LONG = 10_000_000
+"""Peaks times points from which SciPy, compiled, is worth its import."""
 
 
 def prominent_peaks(values: Float[np.ndarray, " points"], least: float) -> list[int]:
@@ -21,21 +22,24 @@ def prominent_peaks(values: Float[np.ndarray, " points"], least: float) -> list[
     values : the curve.
     least : prominence below which a peak is none.
     """
-    if len(values) > _LONG:
+    if len(values) == 0:
+        return []
+    starts = np.flatnonzero(
+        np.diff(values, prepend=np.nan) != 0
+    )  # of the flat parts, or single points
+    level = values[starts]
+    rise = np.diff(level) > 0
+    tops = np.flatnonzero(rise[:-1] & ~rise[1:]) + 1
+    if len(tops) * len(values) > _LONG:
         from scipy.signal import find_peaks
 
         return [int(peak) for peak in find_peaks(values, prominence=least)[0]]
-    rises, falls = np.flatnonzero(np.diff(values) > 0) + 1, np.flatnonzero(np.diff(values) < 0)
     peaks = []
-    for first in rises:
-        after = falls[np.searchsorted(falls, first) :]
-        if len(after) == 0 or not (values[first : after[0] + 1] == values[first]).all():
-            continue
-        middle, height = (int(first) + int(after[0])) // 2, values[first]
-        higher = np.flatnonzero(values > height)
-        left = higher[higher < middle].max(initial=-1) + 1
-        right = higher[higher > middle].min(initial=len(values))
-        valley = max(values[left : middle + 1].min(), values[middle:right].min())
-        if height - valley >= least:
-            peaks.append(middle)
+    for top in tops:
+        higher = np.flatnonzero(level > level[top])
+        left = higher[higher < top].max(initial=-1) + 1
+        right = higher[higher > top].min(initial=len(level))
+        valley = max(level[left : top + 1].min(), level[top:right].min())
+        if level[top] - valley >= least:
+            peaks.append(int(starts[top] + starts[top + 1] - 1) // 2)
     return peaks

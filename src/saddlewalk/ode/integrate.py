@@ -316,8 +316,7 @@ def unstacked(tree: Any, many: int) -> list[Any]:
 
 
 def _piece_length(method: AbstractMethod, y: StateLike) -> int:
-    """A guess from sizes alone: each unit looks at each number that the flow holds."""
-    held = 1 + sum(leaf.size for leaf in jax.tree.leaves(method) if hasattr(leaf, "size"))
-    calls = held * len(y) * method.typical_evaluations(y)
+    """A guess from sizes alone."""
+    calls = method.flow.work(y) * method.typical_evaluations(y)
     most = min(_PIECE_FLOPS / (2.0 * calls), _PIECE_NUMBERS / y.size)
     return next((n for n in _PIECE_STEPS if n <= most), _PIECE_STEPS[-1])

@@ -4,9 +4,12 @@ import abc
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
+
+from saddlewalk.programs import is_array
 
 State = Float[Array, "*shape"]
 StateLike = Float[Array | np.ndarray, "*shape"]
@@ -48,6 +51,12 @@ class AbstractFlow(eqx.Module):
     @abc.abstractmethod
     def noise(self, y: State) -> State:
         """Size of the rounding error in the velocity, the same for all components of a unit."""
+
+    def work(self, y: StateLike) -> float:
+        """Multiplications of one right-hand side, about: each unit looks at each number that is held."""
+        return float(
+            len(y) * (1 + sum(leaf.size for leaf in jax.tree.leaves(self) if is_array(leaf)))
+        )
 
     def observe(self, y: State) -> Any:
         """What is saved at every step, where nothing is watched for: a tuple or dictionary of arrays."""

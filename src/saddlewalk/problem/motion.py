@@ -57,6 +57,11 @@ class AbstractMotion(AbstractFlow):
         # times exp(-y), not over theta: the derivative of a quotient squares 1e-160
         return push if self.sign is None else push * (self.sign * jnp.exp(-y))
 
+    def work(self, y: ParametersLike) -> float:
+        """Units that multiply one coordinate each share what is held."""
+        each = super().work(y)
+        return each / len(y) if self.problem.units.multiplicative else each
+
     def error_scale(self, y: Parameters) -> Parameters:
         """The norm of the unit; an absolute error in the logarithm is a relative one already."""
         return jnp.broadcast_to(norms(y), y.shape) if self.sign is None else jnp.ones_like(y)

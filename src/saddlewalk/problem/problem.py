@@ -32,7 +32,7 @@ from saddlewalk.renamed import answer_old_arguments
 from saddlewalk.tasks import AbstractTask, Modes, Moments, Samples, compress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.units import AbstractUnits, Layer, Relation, Traits, traits_of
-from saddlewalk.units.base import Shapes, Weights, size_of, unpack
+from saddlewalk.units.base import Shapes, Weights, unpack
 
 Parameters = Float[Array, "width size"]
 ParametersLike = Float[Array | np.ndarray, "width size"]
@@ -102,7 +102,7 @@ class Problem(eqx.Module):
     @property
     def shapes(self) -> Shapes:
         """Shapes of the weights of one unit."""
-        return self.units.layers(self.task.inputs, self.task.outputs)
+        return self.traits.shapes
 
     @property
     def degree(self) -> int:
@@ -150,7 +150,7 @@ class Problem(eqx.Module):
     @property
     def size(self) -> int:
         """Number of parameters of one unit."""
-        return size_of(self.shapes)
+        return self.traits.size
 
     def take(self, theta: ParametersLike, layer: str | None = None) -> Layer:
         """The units of a hidden layer (the first by default), each with its weights in and out.

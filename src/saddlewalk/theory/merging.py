@@ -14,13 +14,14 @@ out by half a decade.
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.curves import Stage
+from saddlewalk.curves import LossCurve, Stage
+from saddlewalk.curves.jumps import remaining_rate
 from saddlewalk.curves.peaks import prominent_peaks
 
 HALF_WAY = math.log(1 + math.sqrt(2))
@@ -48,13 +49,33 @@ def merged(stages: Sequence[Stage], rates: Sequence[float], initial: float) -> t
     """
     if len(stages) < 2:
         return tuple(stages)
-    times = np.array([stage.time for stage in stages])
-    levels = np.array([initial, *(stage.loss for stage in stages)])
-    group = np.searchsorted(rests(times, np.array(rates), -np.diff(levels)), times)
-    places = [np.flatnonzero(group == one).tolist() for one in np.unique(group)]
-    return tuple(
-        _joined([stages[k] for k in place], np.array(rates)[place], float(levels[place[0]]))
-        for place in places
+    times, growth, levels = _times(stages), np.array(rates), _levels(stages, initial)
+    drops = -np.diff(levels)
+    return _joined_between(
+        stages,
+        rests(times, growth, drops),
+        initial,
+        lambda of: _half_time(times[of], growth[of], drops[of]),
+    )
+
+
+def merged_on(stages: Sequence[Stage], curve: LossCurve, initial: float) -> tuple[Stage, ...]:
+    """The same where the loss curve is known: it says where it rests.
+
+    Parameters
+    ----------
+    stages : one after the other, each timed where the loss passes its middle.
+    curve : the loss along time.
+    initial : loss before the first.
+    """
+    if len(stages) < 2:
+        return tuple(stages)
+    levels = _levels(stages, initial)
+    return _joined_between(
+        stages,
+        _between_peaks(curve.time, np.log10(remaining_rate(curve))),
+        initial,
+        lambda of: curve.crossing(0.5 * float(levels[of.start] + levels[of.stop])),
     )
 
 
@@ -74,10 +95,24 @@ def rests(times: Parts, rates: Parts, drops: Parts) -> list[float]:
         left += drop * away**2
         fall += 2 * drop * rate * away**2 * (1 - away)
     rho = np.log10(fall / np.maximum(left, np.finfo(float).tiny) + np.finfo(float).tiny)
+    return _between_peaks(grid, rho)
+
+
+def _between_peaks(time: Moments, rho: Moments) -> list[float]:
+    """When rho is least between two of its peaks."""
     # low ends: the first step may have begun at once, and the last never ends
     padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
     peaks = [peak - 1 for peak in prominent_peaks(padded, _PROMINENCE)]
-    return [float(grid[a + np.argmin(rho[a : b + 1])]) for a, b in itertools.pairwise(peaks)]
+    return [float(time[a + np.argmin(rho[a : b + 1])]) for a, b in itertools.pairwise(peaks)]
+
+
+def _times(stages: Sequence[Stage]) -> Parts:
+    return np.array([stage.time for stage in stages])
+
+
+def _levels(stages: Sequence[Stage], initial: float) -> Parts:
+    """The losses before, between and after stages."""
+    return np.array([initial, *(stage.loss for stage in stages)])
 
 
 def _rise(efolds: Moments) -> Moments:
@@ -85,19 +120,29 @@ def _rise(efolds: Moments) -> Moments:
     return 1 / (1 + np.exp(np.clip(HALF_WAY - efolds, -_FAR, _FAR)))
 
 
-def _joined(parts: list[Stage], rates: Parts, before: float) -> Stage:
-    """One stage, timed where the sum of its parts' steps passes its middle, named after the largest."""
-    if len(parts) == 1:
-        return parts[0]
-    levels = np.array([before, *(part.loss for part in parts)])
-    drops = -np.diff(levels)
+def _joined_between(
+    stages: Sequence[Stage], ends: list[float], initial: float, time_of: Callable[[slice], float]
+) -> tuple[Stage, ...]:
+    """The stages between two rests each as one, timed by a function of their places."""
+    group, drops = np.searchsorted(ends, _times(stages)), -np.diff(_levels(stages, initial))
+    joined: list[Stage] = []
+    for one in np.unique(group):
+        places = np.flatnonzero(group == one)
+        of = slice(int(places[0]), int(places[-1]) + 1)
+        parts = tuple(stages[of])
+        joined.append(parts[0] if len(parts) == 1 else _joined(parts, drops[of], time_of(of)))
+    return tuple(joined)
+
+
+def _joined(parts: tuple[Stage, ...], drops: Parts, time: float) -> Stage:
+    """One stage, named after the largest of its parts."""
     return replace(
         parts[int(np.argmax(drops))],
-        time=_half_time(np.array([part.time for part in parts]), rates, drops),
+        time=time,
         loss=parts[-1].loss,
         units=tuple(dict.fromkeys(unit for part in parts for unit in part.units)),
         dormant=tuple(dict.fromkeys(unit for part in parts for unit in part.dormant)),
-        parts=tuple(parts),
+        parts=parts,
     )
 
 

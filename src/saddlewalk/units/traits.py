@@ -1,6 +1,7 @@
 """Facts about units that nobody has to declare: found once, by trying the units, and then kept.
 
 ================================  ==========================================================  ===============
+`shapes`, `size`                  shapes of the weights of one unit, and how many they are    `base.py`
 `degree`                          order kappa of a unit in its parameters at the origin       `degree.py`
 `smooth`                          whether it has no kinks in its parameters                   `kinks.py`
 `linear_outgoing`                 whether it is linear in its outgoing weights                `degree.py`
@@ -14,7 +15,7 @@ import functools
 
 import jax
 
-from saddlewalk.units.base import AbstractUnits
+from saddlewalk.units.base import AbstractUnits, Shapes, size_of
 from saddlewalk.units.degree import find_degree, is_linear_outgoing
 from saddlewalk.units.incoming import find_incoming_degree, find_parity
 from saddlewalk.units.kinks import is_smooth
@@ -37,6 +38,8 @@ class Traits:
         self._relations: dict[str, tuple[Relation, ...]] = {}
         self._incoming: dict[str, int | None] = {}
         self._parity: dict[str, int] = {}
+        self.shapes: Shapes = units.layers(inputs, outputs)
+        self.size = size_of(self.shapes)
 
     @functools.cached_property
     def degree(self) -> int:

@@ -21,10 +21,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from saddlewalk.ode import AbstractFlow, Piece, Watch, integrate
-from saddlewalk.problem import norms
+from saddlewalk.problem import Problem, norms
 from saddlewalk.problem.motion import Either
+from saddlewalk.programs import seldom
 from saddlewalk.theory.agf.alternation import Alternation, Stand
-from saddlewalk.theory.agf.leap import Climbs, Weights
+from saddlewalk.theory.agf.leap import Weights
 from saddlewalk.theory.agf.phase import Phase
 
 _POWER = 8.0
@@ -37,24 +38,35 @@ _LEADING = math.log(1e-16)
 """Logarithm of a norm below which a unit is its leading order, to the last digit."""
 
 
-def steepest(climb: Climbs, shape: tuple[int, int], degree: int) -> float:
+@seldom
+def steepest(problem: Problem, residual: Any, probes: Any) -> Float[Array, ""]:
     """About the largest drive of a unit in any direction against a residual: some steps up from anywhere.
 
     Parameters
     ----------
-    climb : the velocity of dormant units against the residual.
-    shape : of their parameters, `(width, size)`.
-    degree : by which they grow.
+    problem : units, data and loss.
+    residual : what units climb against.
+    probes : where they begin, as `anywhere` gives it.
     """
-    power = degree - 1
-    probes = np.random.default_rng(0).normal(size=shape)
-    largest = 0.0
-    for _ in range(4):
-        probes = climb(_PROBED * probes / norms(probes))
-        sizes = norms(probes)
-        largest = max(largest, float(sizes.max()) / _PROBED**power)
-        probes = np.where(sizes > 0, probes, 1.0)
-    return max(largest, 1e-300)
+
+    def up(_: Any, now: tuple[Array, Array]) -> tuple[Array, Array]:
+        probes, largest = now
+        climbed = problem.climb(_PROBED * probes / norms(probes), residual)
+        sizes = norms(climbed)
+        return jnp.where(sizes > 0, climbed, 1.0), jnp.maximum(largest, jnp.max(sizes))
+
+    largest = jax.lax.fori_loop(0, 4, up, (jnp.asarray(probes), jnp.zeros(())))[1]
+    return jnp.maximum(largest / _PROBED ** (problem.pace_degree - 1), 1e-300)
+
+
+def anywhere(shape: tuple[int, int]) -> Weights:
+    """Units in random directions, always the same.
+
+    Parameters
+    ----------
+    shape : of their parameters, `(width, size)`.
+    """
+    return np.random.default_rng(0).normal(size=shape)
 
 
 class Clock(NamedTuple):
@@ -76,7 +88,8 @@ class Clock(NamedTuple):
         degree = phase.problem.pace_degree
         logs = (degree - 2) * np.log(norms(theta))[~phase.active]
         first = float(np.logaddexp.reduce(_POWER * logs.ravel())) / _POWER
-        most = _GROWTH * drive / ((degree - 1) * steepest(phase.climb, theta.shape, degree))
+        fastest = phase.motion.ask_problem(steepest, phase.residual, anywhere(theta.shape))
+        most = _GROWTH * drive / ((degree - 1) * float(fastest))
         numbers = (first, drive, horizon * math.exp(first) * drive, most)
         return cls(*(np.asarray(value, dtype=np.float64) for value in numbers))
 

@@ -19,7 +19,7 @@ they grow meanwhile, or with what the Newton step is off) is less than they may 
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -98,14 +98,17 @@ class Relaxation:
         safe = np.where(self.bends, self.rates, 1.0)
         return np.where(self.bends, self.velocity / safe**power, 0.0)
 
-    def newton_step(self, velocity: Float[np.ndarray, " modes"]) -> State:
-        """To where a velocity leads if it relaxes like this."""
-        safe = np.where(self.bends, self.rates, 1.0)
-        return self.along(np.where(self.bends, velocity / safe, 0.0))
-
-    def in_modes(self, velocity: State) -> Float[np.ndarray, " modes"]:
-        """A velocity by the modes."""
-        return self.modes.T @ (self.symmetrizer * velocity.ravel()[self.kept])
+    @property
+    def newton(self) -> tuple[Float[np.ndarray, "size size"], Float[np.ndarray, "size size"]]:
+        """Matrices that take a velocity, flat, to its modes where the loss is not flat, and these to the
+        change of the state to which they lead; filled with zeros, so that one program serves all."""
+        into, change = np.zeros((2, self.start.size, self.start.size))
+        bent = self.modes[:, self.bends]
+        many = np.arange(bent.shape[1])[:, None]
+        into[many, np.flatnonzero(self.kept)] = (self.symmetrizer[:, None] * bent).T
+        change[np.flatnonzero(self.kept), many] = (bent / self.symmetrizer[:, None]).T
+        change[:, many[:, 0]] /= self.rates[self.bends]
+        return into, change
 
     def leaves(self, noticeable: float) -> float:
         """Time after which the flow is this far from a saddle, as a part of the state; 0 if it is now."""
@@ -192,18 +195,13 @@ def find_tail(
     leaves = relaxation.leaves(at.leaving)
     if leaves == 0 or not relaxation.is_settled(at.tail_error):
         return None
-    later = -relaxation.along(relaxation.over(2))
-    end, before, offs = relaxation.start, relaxation.velocity, [1.0]
-    while offs[-1] > at.tail_rest:
-        end = end + relaxation.newton_step(before)
-        velocity, loss, got, grows = phase.ask(_landed, end, later, theta)
-        left = relaxation.in_modes(velocity)
-        offs.append(_ratio(left[relaxation.bends], relaxation.velocity))
-        if not offs[-1] <= at.tail_step * offs[-2]:  # slower than a tail, or at the last digit
-            break
-        before = left
-    off = offs[1]
-    if not (off <= at.tail_step and offs[-1] <= at.tail_near):
+    later, limits = -relaxation.along(relaxation.over(2)), np.array([at.tail_rest, at.tail_step])
+    landing, loss, got, grows = phase.ask(
+        _landed, relaxation.start, later, theta, *relaxation.newton, limits
+    )
+    end, whole = landing.end, max(float(np.linalg.norm(relaxation.velocity)), 1e-300)
+    off, last = float(landing.first) / whole, float(landing.left) / whole
+    if not (off <= at.tail_step and last <= at.tail_near):
         return None
     if not real_time:
         got, grows = 0 * got, 0 * grows
@@ -247,18 +245,60 @@ def _velocity(flow: Alternation, y: Any) -> Any:
     return flow.along(y, flow.push_against(flow.present_residual(theta), theta))
 
 
+class Landing(NamedTuple):
+    """Newton steps towards where a tail leads, and the velocity that is left along its modes."""
+
+    end: Any
+    modes: Any
+    """The velocity there, by its modes."""
+    left: Any
+    """How much that is."""
+    before: Any
+    """The same a step before."""
+    first: Any
+    """The same after the first step."""
+
+
 @seldom
 def _landed(
-    problem: Problem, drive: Any, sign: Any, stand: Stand, y: Any, direction: Any, theta: Any
+    problem: Problem,
+    drive: Any,
+    sign: Any,
+    stand: Stand,
+    y: Any,
+    direction: Any,
+    theta: Any,
+    into: Any,
+    change: Any,
+    limits: Any,
 ) -> Any:
-    """Velocity and loss where a tail leads; what units get of the residual's change, and how they grow."""
+    """Newton steps, as long as each leaves a small part of the velocity, until hardly any is left; the loss
+    there, what units get of the residual's change, and how they grow."""
     flow = Alternation(problem, drive, sign, *stand)
-    y, theta = jnp.asarray(y), jnp.asarray(theta)
+    rest, part = limits
+
+    def modes_at(state: Any) -> Any:
+        return into @ _velocity(flow, state).ravel()
+
+    def step(now: Landing) -> Landing:
+        end = now.end + (change @ now.modes).reshape(now.end.shape)
+        modes = modes_at(end)
+        left = jnp.sqrt(jnp.sum(modes**2))
+        first = jnp.where(jnp.isinf(now.before), left, now.first)
+        return Landing(end, modes, left, now.left, first)
+
+    start = modes_at(jnp.asarray(y))
+    whole = jnp.sqrt(jnp.sum(start**2))
+    begin = Landing(jnp.asarray(y), start, whole, jnp.asarray(jnp.inf), whole)
+    landing = jax.lax.while_loop(
+        lambda now: (now.left > rest * whole) & (now.left <= part * now.before), step, begin
+    )
 
     def residual(state: Any) -> Any:
         return problem.residual(flow.only_active(flow.parameters(state)))
 
-    now, change = jax.jvp(residual, (y,), (jnp.asarray(direction),))
+    theta = jnp.asarray(theta)
+    now, turn = jax.jvp(residual, (landing.end,), (jnp.asarray(direction),))
     growth = jnp.sum(problem.climb(theta, now) * (theta / norms(theta) ** 2), axis=1)
-    loss = flow.active_loss(flow.parameters(y))
-    return _velocity(flow, y), loss, problem.climb(theta, change), growth
+    loss = flow.active_loss(flow.parameters(landing.end))
+    return landing, loss, problem.climb(theta, turn), growth

@@ -56,6 +56,9 @@ def pass_transition(walk: "Walk") -> Stopped | None:
             if piece.event:
                 margins = jax.tree.map(lambda rows: rows[-1], piece.saved)
                 reached = walk.reached(margins)
+                if walk.rotatable and (np.asarray(margins.waking) <= reached).any():
+                    walk.mix_dormant()  # what woke may be a trace of what others have learned
+                    margins, reached = walk.margins_in_transition(), walk.at.at_event
                 rests = not walk.apply(margins, reached) and float(margins.resting) <= reached
                 if rests and _comes_to_rest(walk, margins):
                     return None
@@ -75,18 +78,28 @@ def _comes_to_rest(walk: "Walk", margins: Margins) -> bool:
     if walk.real_time:
         walk.active &= ~np.asarray(margins.dozing)
     learned = float(margins.view.loss) <= walk.nothing
-    while True:
-        if walk.active.any() and not learned and _close_tail(walk):
-            return True
-        if walk.near <= walk.at.exhausted:
-            if not learned and _goes_on(walk, margins):
-                walk.last *= _NEARER
-                return False
-            walk.rest()
-            return True
+    if walk.active.any() and not learned and _close_tail(walk):
+        return True
+    while walk.near > walk.at.exhausted:
         walk.near = max(0.1 * walk.near, walk.at.exhausted)
-        if float(walk.margins_in_transition().resting) > walk.at.at_event:
+        if not _rests(walk, walk.near):
             return False
+        if _rests(walk, walk.at.exhausted):  # and so at all between
+            break
+    if not learned and _goes_on(walk, margins):
+        walk.near = walk.at.exhausted
+        walk.last *= _NEARER
+        return False
+    walk.rest()
+    return True
+
+
+def _rests(walk: "Walk", near: float) -> bool:
+    """Whether the active units are at rest, where this part of their drive counts as near to it."""
+    kept, walk.near = walk.near, near
+    rests = float(walk.margins_in_transition().resting) <= walk.at.at_event
+    walk.near = kept
+    return rests
 
 
 def _goes_on(walk: "Walk", margins: Margins) -> bool:

@@ -44,7 +44,8 @@ from saddlewalk.show.progress import Progress
 from saddlewalk.tasks.base import AbstractPoints
 from saddlewalk.theory.agf.alignment import aligned
 from saddlewalk.theory.agf.alternation import Margins, Rules, Stand
-from saddlewalk.theory.agf.climb import steepest
+from saddlewalk.theory.agf.climb import anywhere, steepest
+from saddlewalk.theory.agf.parting import parted_units
 from saddlewalk.theory.agf.phase import Motion, Phase
 from saddlewalk.theory.agf.plateau import cross_plateau
 from saddlewalk.theory.agf.record import Moment, Record, telling
@@ -163,8 +164,7 @@ class Walk:
 
         def drive_at(theta: np.ndarray) -> float:
             residual = self.ask(compiled.residual, theta)
-            climb = lambda probes: self.ask(compiled.climb, probes, residual)  # noqa: E731
-            return steepest(climb, theta.shape, self.problem.pace_degree)
+            return float(self.ask(steepest, residual, anywhere(theta.shape)))
 
         return drive_at(np.asarray(self._only_active)) / drive_at(0 * self.theta)
 
@@ -274,15 +274,15 @@ class Walk:
             level=self.level,
             nothing=self.nothing,
             late=self.late,
-            stops=plateau or not real_time,
+            stops=plateau or not real_time or self.rotatable,
         )
 
     def mix_dormant(self) -> None:
-        """Turn the dormant units so that each carries a feature; nothing else changes."""
+        """Turn the units so that each dormant one carries a feature, and nothing that active ones carry."""
         task = self.problem.task
         assert isinstance(task, AbstractPoints)
         residual = self.ask(compiled.residual, self._only_active)
-        theta = np.array(self.theta)
+        theta = parted_units(self.theta, self.active)
         theta[~self.active] = self.problem.units.mix(theta[~self.active], task.x, residual)
         self.theta = theta
 

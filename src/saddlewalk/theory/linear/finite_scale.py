@@ -28,7 +28,7 @@ from saddlewalk.theory.linear.maps import (
     loss_slope,
 )
 
-_STEP = 0.3
+STEP = 0.3
 """Length of a step within a jump, in e-folds of the fastest growth."""
 _REACTION = 3e-3
 """A dormant direction turns active when it would change the gradient by this part."""
@@ -177,7 +177,9 @@ def _logistic_loss(modes: UncorrelatedModes, time: float) -> tuple[float, float]
     return unseen + 0.5 * float(np.sum(gap**2 * modes.variances)), -float(slope)
 
 
-def transition_curve(covariances: Covariances, layers: Layers, end: float = math.inf) -> LossCurve:
+def transition_curve(
+    covariances: Covariances, layers: Layers, end: float = math.inf, step: float = STEP
+) -> LossCurve:
     """The loss where modes meet: closed plateaus, and steps layer by layer within jumps.
 
     Dormant directions of the hidden space grow in the gradient that the active ones leave; the
@@ -188,13 +190,14 @@ def transition_curve(covariances: Covariances, layers: Layers, end: float = math
     covariances : what a linear map sees of the task.
     layers : the weights at the start.
     end : time after which no further point is made.
+    step : length of a step within a jump, in e-folds; times err by its square.
     """
-    points = itertools.islice(_points_of_curve(covariances, layers, end), _MOST_STEPS)
+    points = itertools.islice(_points_of_curve(covariances, layers, end, step), _MOST_STEPS)
     return LossCurve(*np.array(list(points)).T)
 
 
 def _points_of_curve(
-    covariances: Covariances, layers: Layers, end: float
+    covariances: Covariances, layers: Layers, end: float, within: float
 ) -> Iterator[tuple[float, float, float]]:
     """Time, loss and slope, until the last mode that has a unit is learned."""
     explained = covariances.explained[1]
@@ -214,7 +217,7 @@ def _points_of_curve(
         # nothing grows faster than the gradient's top mode: so long does a plateau last at least
         quiet = 0.5 * math.log(_REACTION / _reaction(covariances, dormant, fastest))
         resting = loss - levels[min(len(active.w), last)] < _REST * loss and len(dormant.w) > 0
-        efolds = max(_STEP, quiet) if resting else _STEP
+        efolds = max(within, quiet) if resting else within
         step = efolds / fastest
         active = descend(covariances, active, step)
         after = covariances.gradient(active)

@@ -7,11 +7,19 @@ from typing import ClassVar
 
 import numpy as np
 
-from saddlewalk.curves import Stage, Stopped
+from saddlewalk.curves import LossCurve, Stage, Stopped
 from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments, linear_map
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
+from saddlewalk.theory.linear.accuracy import (
+    distance_of_limit,
+    error_of_start,
+    error_of_steps,
+    growth_of_modes,
+)
 from saddlewalk.theory.linear.finite_scale import (
+    STEP,
+    UncorrelatedModes,
     logistic_curve,
     read_rests,
     refined,
@@ -26,6 +34,7 @@ from saddlewalk.theory.linear.maps import (
     accumulated_times,
     top_output,
 )
+from saddlewalk.theory.merging import merged, merged_on
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Dense
 
@@ -33,6 +42,8 @@ _UNCORRELATED = 1e-6
 """Modes whose inputs are correlated less than this never meet."""
 _MOST_WEIGHTS = 20_000
 """Real-time AGF answers within seconds up to so many weights."""
+_FAINT = 1e-50
+"""Below it real-time AGF loses what is to grow in the last digit of what carries it."""
 _MOST_MODES = 300
 """The closed curve takes a minute up to so many modes, and grows with their fourth power."""
 
@@ -90,19 +101,25 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
         layers = Layers.of(covariances, np.asarray(self.start.theta))
         if len(covariances.explained[1]) == 0:
             return Outcome((), Stopped.NO_UTILITY, initial_loss=covariances.floor)
+        coarse: LossCurve | None = None
+        end = self.start.max_time
         if largest_correlation(covariances) < _UNCORRELATED:
-            curve, events = logistic_curve(covariances, layers, self.start.max_time)
+            curve, events = logistic_curve(covariances, layers, end)
         else:
-            curve = transition_curve(covariances, layers, self.start.max_time)
-            events = self.order_of_limit
+            curve, events = transition_curve(covariances, layers, end), self.order_of_limit
+            coarse = transition_curve(covariances, layers, end, 2 * STEP)
         fine, levels = refined(curve), loss_levels(covariances, events)
         reached = sum(0.5 * (a + b) >= fine.loss[-1] for a, b in itertools.pairwise(levels))
         times, levels = read_rests(fine, levels[: reached + 1]) if reached else ([], levels[:1])
+        modes = UncorrelatedModes.of(covariances, layers)
+        error = error_of_start(modes) if coarse is None else error_of_steps(fine, coarse, levels)
+        stages = _stages(times, levels, [event.place for event in events[:reached]], covariances)
         return Outcome(
-            _stages(times, levels, [event.place for event in events[:reached]], covariances),
+            merged_on(stages, curve, levels[0]),
             self._stopped if reached == len(events) else Stopped.LIMIT,
             curve=(fine.time, fine.loss),
             initial_loss=levels[0],
+            expected_error=error if times else None,
         )
 
     @cached_property
@@ -112,10 +129,13 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
         events, eta = self.order_of_limit, -math.log(self.start.norm)
         levels = loss_levels(self.covariances, events)
         times, places = [eta * event.time for event in events], [event.place for event in events]
+        stages = _stages(times, levels, places, self.covariances)
+        layers = Layers.of(self.covariances, np.asarray(self.start.theta))
         return Outcome(
-            _stages(times, levels, places, self.covariances),
+            merged(stages, growth_of_modes(self.covariances, events), levels[0]),
             self._stopped,
             initial_loss=levels[0],
+            expected_error=distance_of_limit(UncorrelatedModes.of(self.covariances, layers), eta),
         )
 
     @cached_property
@@ -152,12 +172,12 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
 
     @property
     def preferred(self) -> str:
-        """Real-time AGF; with too many weights the closed form, if no mode gives way to others.
+        """Real-time AGF; with too many weights, or too small ones, the closed form, if no mode gives way.
 
         The closed curve of very many modes takes hours, unless it is cut: then it is the limit.
         """
         affordable = self.start.problem.width * self.start.problem.size <= _MOST_WEIGHTS
-        if affordable or self.gives_way:
+        if self.gives_way or (affordable and self.start.norm > _FAINT):
             return "numeric"
         few = len(self.covariances.explained[1]) <= _MOST_MODES
         return "closed" if few or math.isfinite(self.start.max_time) else "limit"
