@@ -13,7 +13,7 @@ where even one matrix of n x n does not fit, the machine is solved for by produc
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.features import machines, solvers
+from saddlewalk.features import machines, solvers, trees
+from saddlewalk.features.arrays import like, on_host
 from saddlewalk.features.kernels import AbstractKernel
 from saddlewalk.features.matrix_functions import matrix_power, symmetrized
 
@@ -60,6 +61,21 @@ class Machine:
     """What an iterative solver left of the targets, relative to them."""
     weights: Matrix | None = None
 
+    @property
+    def leaves(self) -> "tuple[Machine, ...]":
+        """A machine is a tree of one leaf."""
+        return (self,)
+
+    def moved(self, move: Callable[[Any], Any]) -> "Machine":
+        """With arrays elsewhere, and without its weights, which predictions do not need.
+
+        Parameters
+        ----------
+        move : what is done to each of them.
+        """
+        metric, centers, alpha = map(move, (self.metric, self.centers, self.alpha))
+        return replace(self, metric=metric, centers=centers, alpha=alpha, weights=None)
+
     def predict(self, xp: ModuleType, x: Matrix) -> Matrix:
         """Outputs `(n, c)`, in blocks."""
         parts = [
@@ -68,6 +84,9 @@ class Machine:
             for rows in _blocks(xp, len(x), len(self.centers))
         ]
         return xp.concatenate(parts, axis=0)
+
+
+AnyMachine = Machine | trees.Mosaic
 
 
 @dataclass(frozen=True)
@@ -80,9 +99,10 @@ class Recursion:
     ridge : lambda; the diagonal of the kernel gets n lambda.
     update : one of `UPDATES`, or `None` for no features.
     agop_power : the exponent s of the AGOP.
-    xp : NumPy or `jax.numpy`.
-    solver : "cholesky", "iterative" or "auto".
+    xp : NumPy, `torch` or `jax.numpy`.
+    solver : "cholesky", "iterative", "tree" or "auto".
     most_features : inputs that an update leaves in the metric, the largest of its diagonal; `None` for all.
+    leaf_size : samples that a leaf of a tree has, at most.
     """
 
     kernel: AbstractKernel
@@ -95,6 +115,7 @@ class Recursion:
     solver: str = "auto"
     """"cholesky", "iterative", or by whether the kernel matrix fits into memory."""
     most_features: int | None = None
+    leaf_size: int = 5000
 
     def __post_init__(self) -> None:
         if self.solver not in solvers.SOLVERS:
@@ -106,7 +127,7 @@ class Recursion:
 
     def machines(
         self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None = None
-    ) -> Iterator[Machine]:
+    ) -> Iterator[AnyMachine]:
         """One machine after another, each with the features of the one before. Ends where numbers end."""
         while True:
             machine = self.fit(x, y, metric, weights)
@@ -121,20 +142,35 @@ class Recursion:
 
     def fit(
         self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None = None
-    ) -> Machine | None:
+    ) -> AnyMachine | None:
         """The machine for one metric; `None` if it cannot be solved for.
 
-        A sample of weight w has n lambda / w on its diagonal: what w samples in one place would be.
+        A sample of weight w has n lambda / w on its diagonal: what w samples in one place would be. Each leaf
+        of a tree is a machine of its own, with the same lambda.
         """
+        if self.solver == "tree":
+            return self._fit_tree(x, y, metric, weights)
         if not self._holds_kernel(x):
             return self._fit_iteratively(x, y, metric, weights)
-        felt = self.xp.finfo(x.dtype).eps
         ridge = len(x) * self.ridge / (1.0 if weights is None else weights)
-        for jitter in (value for value in _JITTER if value == 0 or value > felt):
+        for jitter in _jitters(self.xp, x):
             alpha = solvers.cholesky(self.xp, self._kernel_matrix(x, metric, ridge, jitter), y)
             if alpha is not None:
                 return Machine(self.kernel, metric, x, alpha, jitter, weights=weights)
         return None
+
+    def _fit_tree(
+        self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None
+    ) -> AnyMachine | None:
+        tree, parts = trees.grow(x, metric, self.leaf_size, self.xp)
+        alone = replace(self, solver="cholesky")
+        leaves: list[Machine] = []
+        for rows in parts:
+            leaf = alone.fit(x[rows], y[rows], metric, None if weights is None else weights[rows])
+            if leaf is None:
+                return None
+            leaves.extend(leaf.leaves)
+        return trees.Mosaic(tree, leaves) if len(leaves) > 1 else leaves[0]
 
     def _holds_kernel(self, x: Matrix) -> bool:
         if self.solver == "auto":
@@ -148,7 +184,7 @@ class Recursion:
     ) -> Machine | None:
         """With s the roots of the weights: (s K s + n lambda) (alpha / s) = s y."""
         xp, ridge = self.xp, len(x) * self.ridge
-        root = xp.ones((len(x), 1), dtype=x.dtype) if weights is None else weights[:, None] ** 0.5
+        root = xp.ones_like(x[:, :1]) if weights is None else weights[:, None] ** 0.5
         chosen = solvers.choose_landmarks(len(x))
         at_landmarks = self.kernel.value(xp, self.kernel.geometry(xp, x, x[chosen], metric))
         precondition = solvers.nystrom(xp, root * at_landmarks * root[chosen].T, chosen, ridge)
@@ -165,7 +201,7 @@ class Recursion:
             return None
         return Machine(self.kernel, metric, x, root * alpha, residual=residual, weights=weights)
 
-    def next_metric(self, machine: Machine) -> Matrix:
+    def next_metric(self, machine: AnyMachine) -> Matrix:
         """The update of line 6, scaled to trace d."""
         if self.update == "agop":
             new = matrix_power(self.agop(machine), self.agop_power, self.xp)
@@ -173,31 +209,34 @@ class Recursion:
             new = symmetrized(self.fact(machine), 0.5, self.xp)
         else:
             new = symmetrized(_product(self.fact(machine), machine.metric), 0.25, self.xp)
-        return scaled(self.xp, self._partial(new), machine.centers.shape[1])
+        return scaled(self.xp, self._partial(new), len(machine.metric))
 
     def _partial(self, metric: Matrix) -> Matrix:
         """The metric of the inputs that matter most alone, if not all are wanted."""
         if self.most_features is None or self.most_features >= len(metric):
             return metric
         diagonal = metric if metric.ndim == 1 else self.xp.diagonal(metric)
-        kept = self.xp.zeros_like(diagonal)
-        best = np.argsort(-np.asarray(diagonal), kind="stable")[: self.most_features]
-        if self.xp is np:
-            kept[best] = 1
-        else:
-            kept = kept.at[best].set(1)
+        kept = np.zeros(len(metric))
+        kept[np.argsort(-on_host(diagonal), kind="stable")[: self.most_features]] = 1
+        kept = like(kept, metric)
         return metric * kept if metric.ndim == 1 else metric * kept * kept[:, None]
 
-    def agop(self, machine: Machine) -> Matrix:
+    def agop(self, machine: AnyMachine) -> Matrix:
         """The average gradient outer product of a machine, summed over its outputs."""
-        if self._cheaper_by_samples(machine):
-            return self._agop_by_samples(machine)
-        rows_of = functools.partial(machines.agop_rows, weights=machine.weights)
-        return self._sum_over_blocks(rows_of, machine) / len(machine.centers)
+        total = sum(self._agop_of_leaf(leaf) for leaf in machine.leaves)
+        return total / sum(len(leaf.centers) for leaf in machine.leaves)
 
-    def fact(self, machine: Machine) -> Matrix:
-        """FACT of a machine (Lemma F.1)."""
-        return _product(machine.metric, self._sum_over_blocks(machines.fact_rows, machine))
+    def _agop_of_leaf(self, leaf: Machine) -> Matrix:
+        """The sum over its samples."""
+        if self._cheaper_by_samples(leaf):
+            return self._agop_by_samples(leaf)
+        rows_of = functools.partial(machines.agop_rows, weights=leaf.weights)
+        return self._sum_over_blocks(rows_of, leaf)
+
+    def fact(self, machine: AnyMachine) -> Matrix:
+        """FACT of a machine (Lemma F.1): of a tree, the sum over leaves, as it is for their objectives."""
+        total = sum(self._sum_over_blocks(machines.fact_rows, leaf) for leaf in machine.leaves)
+        return _product(machine.metric, total)
 
     def _cheaper_by_samples(self, machine: Machine) -> bool:
         """Whether one product of n x n matrices is cheaper than one of n x d for each output."""
@@ -210,13 +249,13 @@ class Recursion:
         )
 
     def _agop_by_samples(self, machine: Machine) -> Matrix:
-        r""":math:`\frac1n M X^\top (S^\top S \circ A) X M` (Proposition 5.1)."""
+        r""":math:`M X^\top (S^\top S \circ A) X M`: n times Proposition 5.1."""
         x, alpha = machine.centers, machine.alpha
-        geometry = self._whole_geometry(x, machine.metric)
+        geometry = self.whole_geometry(x, machine.metric)
         slope = self.kernel.slope(self.xp, geometry, self.kernel.value(self.xp, geometry))
         xm = x @ machine.metric
         weighted = slope if machine.weights is None else machine.weights[:, None] * slope
-        return xm.T @ (((slope.T @ weighted) * (alpha @ alpha.T)) @ xm) / len(x)
+        return xm.T @ (((slope.T @ weighted) * (alpha @ alpha.T)) @ xm)
 
     def _sum_over_blocks(self, rows_of: Any, machine: Machine) -> Matrix:
         """A sum over blocks of rows of the kernel."""
@@ -233,7 +272,8 @@ class Recursion:
         for rows in _blocks(self.xp, len(x), len(x)):
             yield rows, self._geometry_of_rows(left, right, rows)
 
-    def _whole_geometry(self, x: Matrix, metric: Matrix) -> Matrix:
+    def whole_geometry(self, x: Matrix, metric: Matrix) -> Matrix:
+        """Of all samples with each other."""
         return self._geometry_of_rows(*self.kernel.factors(self.xp, x, metric), slice(0, len(x)))
 
     def _geometry_of_rows(self, left: Matrix, right: Matrix, rows: slice) -> Matrix:
@@ -242,19 +282,19 @@ class Recursion:
         if not self.kernel.radial:
             return geometry
         here = np.arange(rows.stop - rows.start)
-        if self.xp is np:
-            geometry[here, here + rows.start] = 0
-            return geometry
-        return geometry.at[here, here + rows.start].set(0)
+        if hasattr(geometry, "at"):  # JAX changes nothing in place
+            return geometry.at[here, here + rows.start].set(0)
+        geometry[here, here + rows.start] = 0
+        return geometry
 
     def _kernel_matrix(self, x: Matrix, metric: Matrix, ridge: Any, jitter: float) -> Matrix:
         """K + ridge; the jitter is relative to the mean of its diagonal."""
         xp, n = self.xp, len(x)
-        if xp is np:
-            matrix = np.empty((n, n), x.dtype)
+        if not hasattr(x, "at"):
+            matrix = np.empty((n, n), x.dtype) if xp is np else x.new_empty((n, n))
             for rows, geometry in self.blocks(x, metric):
                 matrix[rows] = self.kernel.value(xp, geometry)
-            diagonal = np.einsum("ii->i", matrix)
+            diagonal = matrix.reshape(-1)[:: n + 1]
             diagonal += ridge + jitter * diagonal.mean()
             return matrix
         # machines with other ridges share what is compiled
@@ -267,7 +307,7 @@ def _compiled_kernel() -> Any:
     import jax
 
     def values(recursion: Recursion, x: Matrix, metric: Matrix, ridge: Any, jitter: Any) -> Matrix:
-        matrix = recursion.kernel.value(recursion.xp, recursion._whole_geometry(x, metric))
+        matrix = recursion.kernel.value(recursion.xp, recursion.whole_geometry(x, metric))
         here = np.arange(len(x))
         extra = ridge + jitter * recursion.xp.diagonal(matrix).mean()
         return matrix.at[here, here].add(extra.astype(matrix.dtype))
@@ -280,12 +320,50 @@ def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     metric : M, or its diagonal.
     trace : what its trace shall be.
     """
     total = xp.sum(metric) if metric.ndim == 1 else xp.trace(metric)
     return metric * (trace / total)
+
+
+def solved(
+    xp: ModuleType, matrix: Matrix, ridge: float, y: Matrix, weights: Matrix | None = None
+) -> tuple[Matrix | None, float]:
+    """alpha, and the jitter that it took; `None` where there is none. The kernel matrix is left as it is.
+
+    Parameters
+    ----------
+    xp : NumPy, `torch` or `jax.numpy`.
+    matrix : the kernel matrix `(n, n)`.
+    ridge : what is added to its diagonal.
+    y : targets `(n, c)`.
+    weights : of the samples, or `None`.
+    """
+    diagonal = xp.diagonal(matrix)
+    mean = float(xp.sum(diagonal)) / len(matrix)
+    extra = ridge if weights is None else ridge / weights
+    for jitter in _jitters(xp, matrix):
+        alpha = solvers.cholesky(xp, _with_diagonal(matrix, diagonal + (extra + jitter * mean)), y)
+        if alpha is not None:
+            return alpha, jitter
+    return None, 0.0
+
+
+def _with_diagonal(matrix: Matrix, diagonal: Matrix) -> Matrix:
+    """A copy."""
+    if hasattr(matrix, "at"):
+        here = np.arange(len(matrix))
+        return matrix.at[here, here].set(diagonal)
+    copy = matrix.clone() if hasattr(matrix, "clone") else matrix.copy()
+    copy.reshape(-1)[:: len(matrix) + 1] = diagonal
+    return copy
+
+
+def _jitters(xp: ModuleType, model: Matrix) -> list[float]:
+    felt = float(xp.finfo(model.dtype).eps)
+    return [jitter for jitter in _JITTER if jitter == 0 or jitter > felt]
 
 
 def _product(left: Matrix, right: Matrix) -> Matrix:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 Matrix = Any
-SOLVERS = ("auto", "cholesky", "iterative")
+SOLVERS = ("auto", "cholesky", "iterative", "tree")
 _LANDMARKS = 1000
 """Samples that the preconditioner is made of, at most."""
 _MOST_STEPS = 500
@@ -29,7 +29,7 @@ def fits(xp: ModuleType, n: int, itemsize: int, copies: int) -> bool:
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     n : number of samples.
     itemsize : bytes of a number.
     copies : how many matrices.
@@ -37,12 +37,24 @@ def fits(xp: ModuleType, n: int, itemsize: int, copies: int) -> bool:
     return copies * n * n * itemsize < _PART_OF_MEMORY * _memory(xp)
 
 
+def most_that_fit(xp: ModuleType, itemsize: int, copies: int) -> int:
+    """The largest n for which so many matrices of n x n fit into memory.
+
+    Parameters
+    ----------
+    xp : NumPy, `torch` or `jax.numpy`.
+    itemsize : bytes of a number.
+    copies : how many matrices.
+    """
+    return max(1, int((_PART_OF_MEMORY * _memory(xp) / (copies * itemsize)) ** 0.5))
+
+
 def cholesky(xp: ModuleType, matrix: Matrix, y: Matrix) -> Matrix | None:
     """The solution; `None` if the matrix is not positive definite in this precision.
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     matrix : K + n lambda, which is overwritten.
     y : targets `(n, c)`.
     """
@@ -57,6 +69,11 @@ def cholesky(xp: ModuleType, matrix: Matrix, y: Matrix) -> Matrix | None:
         except np.linalg.LinAlgError:
             return None
         alpha = scipy.linalg.cho_solve(factor, y, check_finite=False)
+    elif hasattr(matrix, "new_tensor"):
+        factor, failed = xp.linalg.cholesky_ex(matrix)
+        if bool(failed):
+            return None
+        alpha = xp.cholesky_solve(y, factor)
     else:
         import jax.scipy.linalg
 
@@ -74,13 +91,13 @@ def conjugate_gradients(
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     product : multiplies by K + n lambda.
     precondition : multiplies by an approximate inverse of it.
     y : targets `(n, c)`.
     """
     tolerance = 1e-8 if y.dtype.itemsize == 8 else 1e-5
-    size = xp.maximum(xp.sqrt(xp.sum(y**2, axis=0)), xp.finfo(y.dtype).tiny)
+    size = xp.sqrt(xp.sum(y**2, axis=0)).clip(xp.finfo(y.dtype).tiny)
     alpha, residual = xp.zeros_like(y), y
     eased = precondition(residual)
     direction, strength = eased, xp.sum(residual * eased, axis=0)
@@ -104,7 +121,7 @@ def nystrom(
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     columns : the kernel between all samples and the landmarks.
     landmarks : which samples these are.
     ridge : n lambda.
@@ -135,8 +152,11 @@ def _ratio(xp: ModuleType, above: Matrix, below: Matrix) -> Matrix:
 
 
 def _memory(xp: ModuleType) -> float:
-    """Bytes of the machine, or of the accelerator that JAX computes on."""
-    if xp is not np:
+    """Bytes of the machine, or of the accelerator."""
+    if xp.__name__ == "torch":
+        if xp.cuda.is_available():
+            return float(xp.cuda.get_device_properties(0).total_memory)
+    elif xp is not np:
         import jax
 
         known = jax.devices()[0].memory_stats() or {}
