@@ -15,7 +15,7 @@ they are. The leave-one-out error, which is closed, would not do: the metric has
 out.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from types import ModuleType
 from typing import Any
@@ -196,14 +196,20 @@ class Search:
         self, update: str | None, step: int, metrics: Sequence[Matrix], start: Pair
     ) -> Setting:
         """From a bandwidth and a ridge to better neighbors, until there is none."""
-        trial, here = _Trial(self, metrics), None
+        trial, here = _Trial(self, metrics), start
         trial.make([start])
-        while here != (here := trial.best()):
-            trial.make(self._near(here))
+        while True:
+            near = self._near(here)
+            if len(self.folds[0][0]) > _FEW:
+                trial.make(near, [0])
+                near = [pair for pair in near if trial.error(pair, 0) < trial.error(here, 0)]
+            trial.make(near)
+            if here == (here := trial.best()):
+                break
         k, r = here
         return Setting(
-            update, step, here, self.kernels[k], self.ridges[r], trial.errors[here],
-            trial.machines[here], metrics,
+            update, step, here, self.kernels[k], self.ridges[r], trial.error(here),
+            trial.machines(here), metrics,
         )  # fmt: skip
 
     def _near(self, pair: Pair) -> list[Pair]:
@@ -221,23 +227,33 @@ class _Trial:
 
     search: Search
     metrics: Sequence[Matrix]
-    errors: dict[Pair, float] = field(default_factory=dict)
-    machines: dict[Pair, list[Machine | None]] = field(default_factory=dict)
+    found: dict[tuple[Pair, int], tuple[Machine | None, float]] = field(default_factory=dict)
+    """For a pair and a fold, the machine and its error."""
     geometry: dict[int, tuple[Matrix, Matrix]] = field(default_factory=dict)
     """Of each fold: among its samples, and from those that are held out to them."""
 
+    def error(self, pair: Pair, fold: int | None = None) -> float:
+        """On one fold, or the mean of all; infinite where there is none."""
+        folds = range(len(self.metrics)) if fold is None else (fold,)
+        error = float(np.mean([self.found.get((pair, f), (None, np.inf))[1] for f in folds]))
+        return error if np.isfinite(error) else np.inf
+
+    def machines(self, pair: Pair) -> list[Machine | None]:
+        """Of all folds."""
+        return [self.found[pair, fold][0] for fold in range(len(self.metrics))]
+
     def best(self) -> Pair:
         """With the smallest error; where there is none, the largest ridge."""
-        return min(self.errors, key=lambda pair: (self.errors[pair], -pair[1]))
+        return min(
+            {pair for pair, _ in self.found}, key=lambda pair: (self.error(pair), -pair[1], pair)
+        )
 
-    def make(self, pairs: Iterable[Pair]) -> None:
+    def make(self, pairs: Sequence[Pair], folds: Sequence[int] | None = None) -> None:
         """Those that are not there yet."""
-        new = [pair for pair in pairs if pair not in self.errors]
-        found = [self._in_fold(new, fold, metric) for fold, metric in enumerate(self.metrics)]
-        for at, pair in enumerate(new):
-            self.machines[pair] = [fold[at][0] for fold in found]
-            error = float(np.mean([float(fold[at][1]) for fold in found]))
-            self.errors[pair] = error if np.isfinite(error) else np.inf
+        for fold in range(len(self.metrics)) if folds is None else folds:
+            new = [pair for pair in pairs if (pair, fold) not in self.found]
+            made = self._in_fold(new, fold, self.metrics[fold])
+            self.found.update({(pair, fold): one for pair, one in zip(new, made, strict=True)})
 
     def _geometry(self, fold: int, seen: Matrix, held: Matrix) -> tuple[Matrix, Matrix]:
         if fold not in self.geometry:
@@ -249,28 +265,29 @@ class _Trial:
 
     def _in_fold(
         self, pairs: Sequence[Pair], fold: int, metric: Matrix
-    ) -> list[tuple[Machine | None, Any]]:
+    ) -> list[tuple[Machine | None, float]]:
         """A machine and its mean squared error on held-out samples for each pair."""
+        if not pairs:
+            return []
         search, xp = self.search, self.search.xp
         rows, held = search.folds[fold]
         seen, y, truth = search.x[rows], search.y[rows], search.y[held]
         weights = None if search.weights is None else search.weights[rows]
-        part = 1 / len(held) if search.weights is None else search.weights[held]
-        part = part if search.weights is None else part / xp.sum(part)
+        mass = None if search.weights is None else on_host(search.weights[held])
         among, across = self._geometry(fold, seen, search.x[held])
-        found: dict[Pair, tuple[Machine | None, Any]] = {}
+        machines: dict[Pair, Machine] = {}
+        outputs: dict[Pair, Matrix] = {}
         for k in sorted({k for k, _ in pairs}):
             kernel = search.kernels[k]
             matrix, new = kernel.value(xp, among), kernel.value(xp, across)
             for pair in (pair for pair in pairs if pair[0] == k):
                 alpha, jitter = solved(xp, matrix, search.ridges[pair[1]], y, weights)
-                if alpha is None:
-                    found[pair] = None, np.inf
-                    continue
-                machine = Machine(kernel, metric, seen, alpha, jitter, weights=weights)
-                squares = xp.sum((new @ alpha - truth) ** 2, axis=1) / y.shape[1]
-                found[pair] = machine, xp.sum(squares * part)
-        return [found[pair] for pair in pairs]
+                if alpha is not None:
+                    machines[pair] = Machine(kernel, metric, seen, alpha, jitter, weights=weights)
+                    outputs[pair] = new @ alpha
+        squares = {p: np.mean(on_host(out - truth) ** 2, axis=1) for p, out in outputs.items()}
+        errors = {p: float(np.average(some, weights=mass)) for p, some in squares.items()}
+        return [(machines.get(pair), errors.get(pair, np.inf)) for pair in pairs]
 
 
 def with_bandwidths(kernel: AbstractKernel, lengths: Sequence[float]) -> list[AbstractKernel]:
