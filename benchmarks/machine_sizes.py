@@ -101,7 +101,7 @@ def loaded(method):
     import torch  # noqa: F401
 
     if method == "saddlewalk":
-        import saddlewalk.features
+        import saddlewalk.features  # noqa: F401
     else:
         import xrfm  # noqa: F401
 
