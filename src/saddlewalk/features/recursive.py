@@ -292,7 +292,7 @@ class RecursiveFeatureMachine(BaseEstimator):
         some = samples.part(rows)
         values, xp = (some.x, some.y, some.weights), device.xp
         if device.place is None:
-            dtype = "float32" if self.ridge == "auto" else "float64"
+            dtype = self.dtype_
             values, xp = tuple(v if v is None else on_host(v).astype(dtype) for v in values), np
         length = self.kernel_.bandwidth
         lengths = [length * b for b in BANDWIDTHS] if _is_auto(self.bandwidth) else [length]

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.features import machines, solvers, trees
+from saddlewalk.features import machines, solvers, trees, warm
 from saddlewalk.features.arrays import like, on_host
 from saddlewalk.features.kernels import AbstractKernel
 from saddlewalk.features.matrix_functions import matrix_power, symmetrized
@@ -129,8 +129,13 @@ class Recursion:
         self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None = None
     ) -> Iterator[AnyMachine]:
         """One machine after another, each with the features of the one before. Ends where numbers end."""
+        factor: warm.Factor | None = None
+        machine: AnyMachine | None = None
         while True:
-            machine = self.fit(x, y, metric, weights)
+            if self._keeps_factor(x, y):
+                machine, factor = self._fit_again(x, y, metric, weights, machine, factor)
+            else:
+                machine = self.fit(x, y, metric, weights)
             if machine is None:
                 return
             yield machine
@@ -158,6 +163,41 @@ class Recursion:
             if alpha is not None:
                 return Machine(self.kernel, metric, x, alpha, jitter, weights=weights)
         return None
+
+    def _keeps_factor(self, x: Matrix, y: Matrix) -> bool:
+        many = self.xp is np and len(x) >= warm.FEWEST and y.shape[1] == 1
+        return many and self.solver != "tree" and self._holds_kernel(x)
+
+    def _fit_again(
+        self,
+        x: Matrix,
+        y: Matrix,
+        metric: Matrix,
+        weights: Matrix | None,
+        before: AnyMachine | None,
+        factor: warm.Factor | None,
+    ) -> tuple[Machine | None, warm.Factor | None]:
+        """The machine, and the factor that it was found with: the last one's for as long as it pays."""
+        ridge = len(x) * self.ridge / (1.0 if weights is None else weights)
+        if factor is not None and before is not None and factor.serves(metric):
+            diagonal = np.empty(len(x), x.dtype)
+            for rows, geometry in self.blocks(x, metric):
+                values = self.kernel.value(np, geometry)
+                factor.place(rows, values)
+                diagonal[rows] = np.diagonal(values, rows.start)
+            alpha = factor.solve_other(diagonal + ridge, y, before.alpha)
+            if alpha is not None:
+                return Machine(self.kernel, metric, x, alpha, weights=weights), factor
+        for jitter in _jitters(np, x):
+            factor = None  # one matrix at a time
+            try:
+                factor = warm.Factor(self._kernel_matrix(x, metric, ridge, jitter), metric)
+            except np.linalg.LinAlgError:
+                continue
+            alpha = factor.solve(y)
+            if np.isfinite(alpha).all():
+                return Machine(self.kernel, metric, x, alpha, jitter, weights=weights), factor
+        return None, None
 
     def _fit_tree(
         self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None

@@ -20,7 +20,7 @@ _FIRST, _TIMES = 3000, 4
 _MOST_JUDGED = 2000
 _HELD_OUT = 0.2
 """A part of the samples to judge by, but not more than so many."""
-_GAIN = 0.01
+_GAIN = 0.03
 """An update that takes away less than this part of the error is the last of its level."""
 _UNLEARNED = 0.9
 """Where so much of the variance is left, updates go on without a gain: features may come late, at once."""

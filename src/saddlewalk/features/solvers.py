@@ -86,7 +86,9 @@ def conjugate_gradients(
     product: Callable[[Matrix], Matrix],
     precondition: Callable[[Matrix], Matrix],
     y: Matrix,
-) -> tuple[Matrix, float]:
+    start: Matrix | None = None,
+    most: int | None = None,
+) -> tuple[Matrix | None, float]:
     """The solution for all columns of y at once, and the largest relative residual that is left.
 
     Parameters
@@ -95,23 +97,26 @@ def conjugate_gradients(
     product : multiplies by K + n lambda.
     precondition : multiplies by an approximate inverse of it.
     y : targets `(n, c)`.
+    start : where to begin; `None` for 0.
+    most : steps after which there is no solution; `None` for as many as are sensible, and what they gave.
     """
     tolerance = 1e-8 if y.dtype.itemsize == 8 else 1e-5
     size = xp.sqrt(xp.sum(y**2, axis=0)).clip(xp.finfo(y.dtype).tiny)
-    alpha, residual = xp.zeros_like(y), y
+    alpha = xp.zeros_like(y) if start is None else start
+    residual = y if start is None else y - product(start)
     eased = precondition(residual)
     direction, strength = eased, xp.sum(residual * eased, axis=0)
-    for _ in range(_MOST_STEPS):
+    for _ in range(most or _MOST_STEPS):
         answer = product(direction)
         step = _ratio(xp, strength, xp.sum(direction * answer, axis=0))
         alpha, residual = alpha + step * direction, residual - step * answer
         left = float(xp.max(xp.sqrt(xp.sum(residual**2, axis=0)) / size))
         if not left > tolerance:
-            break
+            return alpha, left
         eased = precondition(residual)
         before, strength = strength, xp.sum(residual * eased, axis=0)
         direction = eased + _ratio(xp, strength, before) * direction
-    return alpha, left
+    return (alpha if most is None else None), left
 
 
 def nystrom(

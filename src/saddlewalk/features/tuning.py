@@ -185,7 +185,7 @@ class Search:
 
     def _roughly_best(self, metrics: Sequence[Matrix]) -> Pair:
         """Of all pairs, on few samples."""
-        thin = lambda rows: rows[:: -(-len(rows) // _FEW)]  # noqa: E731
+        thin = lambda rows: rows[np.linspace(0, len(rows) - 1, min(len(rows), _FEW)).astype(int)]  # noqa: E731
         few = replace(self, folds=[(thin(rows), thin(held)) for rows, held in self.folds])
         every = [(k, r) for k in range(len(self.kernels)) for r in range(len(self.ridges))]
         trial = _Trial(few, metrics)
