@@ -183,9 +183,9 @@ def test_machines_from_old_factors_are_the_same(monkeypatch):
 
 
 def test_levels_end_with_all():
-    assert list(levels(2400)) == [2400]
-    assert list(levels(8000)) == [3000, 8000]
-    assert list(levels(100_000)) == [3000, 12_000, 48_000, 100_000]
+    assert list(levels(2000)) == [2000]
+    assert list(levels(8000)) == [1500, 4500, 8000]
+    assert list(levels(100_000)) == [1500, 4500, 13_500, 40_500, 100_000]
 
 
 def test_more_samples_make_the_metric_sharper():

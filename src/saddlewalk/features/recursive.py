@@ -328,8 +328,7 @@ class RecursiveFeatureMachine(BaseEstimator):
                 recursion, update=update, ridge=total / rows_in_a_leaf(n, leaf), leaf_size=leaf
             )
 
-        update = recursion.update
-        kinds = _CANDIDATES if update is None else (update,)
+        kinds = _CANDIDATES if self.update == "auto" else (self.update,)
         most = min(self.iterations, self.patience or self.iterations)
         found = sharpen(
             recursion_for, kinds, samples, metric, most, _MOST_TO_SHARPEN[device.accelerated],
@@ -339,7 +338,7 @@ class RecursiveFeatureMachine(BaseEstimator):
             [*self.validation_scores_[: self.n_iter_ + 1], *found.errors]
         )
         self.n_iter_ += len(found.errors)
-        self.best_params_["update"] = update or found.update
+        self.best_params_["update"] = found.update or recursion.update
         return found.metric
 
     def _best_metric(

@@ -1,12 +1,12 @@
 """A metric that few samples gave, made sharper with more and more of them.
 
 A fit costs more than in proportion to its samples, and the metric is found long before the function is: so
-most updates are made where they are cheap. On four times as many samples a level, the metric is updated for
+most updates are made where they are cheap. On three times as many samples a level, the metric is updated for
 as long as that helps by held-out error, and the last level leaves what all samples are fitted with.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,10 @@ from saddlewalk.features.arrays import on_host
 from saddlewalk.features.rfm import AnyMachine, Recursion
 
 Matrix = Any
-_FIRST, _TIMES = 3000, 4
-"""Samples of the first level, and how many times as many the next has."""
+_FIRST, _TIMES, _LEAST_TIMES = 1500, 3, 1.5
+"""Samples of the first level, and how many times as many the next has; the last at least so many times."""
+_UNDECIDED = 2000
+"""Samples up to which all kinds of updates are made: what is best for few need not be for many."""
 _MOST_JUDGED = 2000
 _HELD_OUT = 0.2
 """A part of the samples to judge by, but not more than so many."""
@@ -64,11 +66,13 @@ class Sharpened:
     metric : M.
     update : the kind of update that made it, or `None` where none helped.
     errors : mean squared error on held-out samples after each update that was kept.
+    error : the one at the end.
     """
 
     metric: Matrix
     update: str | None
     errors: Sequence[float]
+    error: float = np.inf
 
 
 def sharpen(
@@ -85,7 +89,7 @@ def sharpen(
     Parameters
     ----------
     recursion_for : a kind of update and a number of samples -> the recursion for them.
-    updates : kinds of updates that are tried; the first that helps is the only one from there on.
+    updates : kinds of updates that are tried, each for itself.
     samples : all samples.
     metric : what few of them gave.
     most_updates : on a level.
@@ -95,18 +99,18 @@ def sharpen(
     order = np.random.default_rng(seed).permutation(len(samples))
     judged = min(max(1, int(_HELD_OUT * len(samples))), _MOST_JUDGED)
     held, rest = samples.part(order[:judged]), order[judged:]
-    found = Sharpened(metric, None, [])
+    found = {update: Sharpened(metric, None, []) for update in updates}
     for size in levels(min(len(rest), most_samples)):
         seen = samples.part(np.sort(rest[:size]))
-        climbs = [
-            _climb(recursion_for(update, size), seen, held, found.metric, most_updates)
-            for update in updates
-        ]
-        best = min(climbs, key=lambda climb: climb.errors[-1] if climb.errors else np.inf)
-        if best.errors:
-            found = Sharpened(best.metric, best.update, [*found.errors, *best.errors])
-            updates = [u for u in updates if u == best.update]
-    return found
+        if size > _UNDECIDED:
+            best = min(found, key=lambda update: found[update].error)
+            found = {best: found[best]}
+        for update, so_far in found.items():
+            recursion = recursion_for(update, size)
+            climb = _climb(recursion, seen, held, so_far.metric, most_updates)
+            kind = update if climb.errors else so_far.update
+            found[update] = replace(climb, update=kind, errors=[*so_far.errors, *climb.errors])
+    return min(found.values(), key=lambda one: one.error)
 
 
 def levels(n: int) -> Iterator[int]:
@@ -117,7 +121,7 @@ def levels(n: int) -> Iterator[int]:
     n : of the last one.
     """
     size = _FIRST
-    while 2 * size <= n:
+    while _LEAST_TIMES * size <= n:
         yield size
         size *= _TIMES
     yield n
@@ -144,7 +148,7 @@ def _climb(
         if step == most or (step and slow and least < _UNLEARNED * spread):
             break
         last = error
-    return Sharpened(metric, recursion.update, errors[:kept])
+    return Sharpened(metric, recursion.update, errors[:kept], least)
 
 
 def _error(recursion: Recursion, machine: AnyMachine, held: Samples) -> float:
