@@ -8,7 +8,8 @@ takes longer than its budget of seconds is cut, and that is said.
 
 100 inputs of which three matter, y = sin(x0) x1 + x2^2, no noise; xRFM gets a fifth of the samples as the
 validation data that it needs. Seconds are those of `fit`: the first in the process, with everything that is
-loaded or compiled in it, and the next (CPU: of the processor alone, which other work changes less). Error: mean squared error on 5,000 other samples, part of the variance.
+loaded or compiled in it, and the next (CPU: of the processor alone, which other work changes less). Error:
+mean squared error on 5,000 other samples, part of the variance.
 """
 
 import json
@@ -169,11 +170,12 @@ def table(rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-NOTE = """The rows of the CPU were measured beside up to twenty other processes on two cores: seconds of the clock
-say nothing at n = 10,000, those of the processor are enlarged by up to two times. Ours are of the code
-before searches took the precision of the machine, a factor served several updates, and both kinds of updates
-were made on a first level of 1,500 samples. n = 30,000 did not end in 900 s of the clock on that machine and
-has not been measured on a free one; nor have 100,000 and 1,000,000.
+NOTE = """\
+The rows of the CPU were measured beside up to twenty other processes on two cores: seconds of the clock say
+nothing at n = 10,000, those of the processor are enlarged by up to two times. Ours are of the code before
+searches took the precision of the machine, a factor served several updates, and both kinds of updates were
+made on a first level of 1,500 samples. n = 30,000 did not end in 900 s of the clock on that machine and has
+not been measured on a free one; nor have 100,000 and 1,000,000.
 """
 
 
