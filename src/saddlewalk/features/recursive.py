@@ -21,7 +21,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from saddlewalk.errors import InputError
-from saddlewalk.features import solvers
 from saddlewalk.features.arrays import Device, on_host
 from saddlewalk.features.checks import check_settings
 from saddlewalk.features.encoding import Columns
@@ -30,6 +29,7 @@ from saddlewalk.features.interactions import interactions, plot_interactions
 from saddlewalk.features.kernels import kernel_named
 from saddlewalk.features.lengths import length_scale
 from saddlewalk.features.rfm import AnyMachine, Recursion
+from saddlewalk.features.scale import leaf_for, precision_for
 from saddlewalk.features.sharpening import Samples, sharpen
 from saddlewalk.features.trees import rows_in_a_leaf
 from saddlewalk.features.tuning import BANDWIDTHS, RIDGES, Search, Setting, with_bandwidths
@@ -38,11 +38,6 @@ _MOST_TO_SEARCH = 1500
 """Samples that settings are searched on, at most."""
 _MOST_TO_SHARPEN = {False: 100_000, True: 300_000}
 """Samples that the metric is updated with after a search, at most; and on an accelerator."""
-_LEAF = {False: (2_000, 10_000), True: (10_000, 30_000)}
-_OPERATIONS = {False: 2.5e13, True: 9e14}
-"""Samples of a leaf: of many samples so few that all leaves together take a third of these operations."""
-_MANY = 2000
-"""Samples from which on single precision is enough where the ridge is chosen: it is well above rounding."""
 _CANDIDATES = ("agop", "fact")
 _NO_WORSE = 1e-12
 _SOLVED = 1e-4
@@ -59,8 +54,9 @@ class RecursiveFeatureMachine(BaseEstimator):
     update, kernel, bandwidth, ridge, iterations, diagonal, agop_power, exponent, degree, constant : of the
         recursion.
     max_features, categorical_features, standardize : of the inputs.
-    validation_fraction, patience, warm_start, random_state : of the search.
+    validation_fraction, patience, warm_start : of the search.
     solver, leaf_size, dtype, device : of the computation.
+    random_state : seed of all that is drawn.
     """
 
     best_params_: dict[str, Any]
@@ -153,7 +149,7 @@ class RecursiveFeatureMachine(BaseEstimator):
         self.offset_ = (
             x.mean(axis=0, dtype=np.float64) if radial else np.zeros(x.shape[1])
         ).astype(x.dtype)
-        self.dtype_ = self._precision_for(len(x), device)
+        self.dtype_ = precision_for(self, len(x), device)
         with device.precision(self.dtype_):
             samples = Samples(
                 device.array(x - self.offset_, self.dtype_),
@@ -241,7 +237,7 @@ class RecursiveFeatureMachine(BaseEstimator):
     ) -> Recursion:
         """With the settings that were found, or as given; `best_params_` says which."""
         update, ridge = self.update, self.ridge
-        leaf = self._leaf_for(n, device)
+        leaf = leaf_for(self, n, device)
         if before is not None and self._searches():
             self.kernel_ = before.kernel
             update, ridge = self.best_params_["update"], self.best_params_["ridge"]
@@ -260,22 +256,6 @@ class RecursiveFeatureMachine(BaseEstimator):
             self.kernel_, ridge, update, self.agop_power, device.xp, solver,
             self._most_features(), leaf,
         )  # fmt: skip
-
-    def _leaf_for(self, n: int, device: Device) -> int:
-        if self.solver in ("cholesky", "iterative"):
-            return n
-        if self.leaf_size != "auto":
-            return int(self.leaf_size)
-        least, most = _LEAF[device.accelerated]
-        most = min(most, solvers.most_that_fit(device.xp, 8, copies=4))
-        least = min(least, most)
-        return int(np.clip((_OPERATIONS[device.accelerated] / n) ** 0.5, least, most))
-
-    def _precision_for(self, n: int, device: Device) -> str:
-        if self.dtype != "auto":
-            return str(np.dtype(self.dtype).name)
-        single = self.ridge == "auto" and (n > _MANY or device.accelerated)
-        return "float32" if single else "float64"
 
     def _most_features(self) -> int | None:
         """As a number of inputs; a fraction is one of the columns' inputs."""

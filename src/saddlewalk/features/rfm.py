@@ -32,8 +32,6 @@ _BLOCK_NUMBERS, _BLOCK_ROWS = 2**18, 64
 """Entries of the kernel that are held at once besides the factor: what a cache holds, but not too few rows.
 
 On an accelerator a thousand times as many."""
-_JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Added to the diagonal, relative to its mean, until it can be factored; less than a rounding is left out."""
 
 
 @dataclass(frozen=True)
@@ -158,7 +156,7 @@ class Recursion:
         if not self._holds_kernel(x):
             return self._fit_iteratively(x, y, metric, weights)
         ridge = len(x) * self.ridge / (1.0 if weights is None else weights)
-        for jitter in _jitters(self.xp, x):
+        for jitter in solvers.jitters(self.xp, x):
             alpha = solvers.cholesky(self.xp, self._kernel_matrix(x, metric, ridge, jitter), y)
             if alpha is not None:
                 return Machine(self.kernel, metric, x, alpha, jitter, weights=weights)
@@ -188,7 +186,7 @@ class Recursion:
             alpha = factor.solve_other(diagonal + ridge, y, before.alpha)
             if alpha is not None:
                 return Machine(self.kernel, metric, x, alpha, weights=weights), factor
-        for jitter in _jitters(np, x):
+        for jitter in solvers.jitters(np, x):
             factor = None  # one matrix at a time
             try:
                 factor = warm.Factor(self._kernel_matrix(x, metric, ridge, jitter), metric)
@@ -366,44 +364,6 @@ def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
     """
     total = xp.sum(metric) if metric.ndim == 1 else xp.trace(metric)
     return metric * (trace / total)
-
-
-def solved(
-    xp: ModuleType, matrix: Matrix, ridge: float, y: Matrix, weights: Matrix | None = None
-) -> tuple[Matrix | None, float]:
-    """alpha, and the jitter that it took; `None` where there is none. The kernel matrix is left as it is.
-
-    Parameters
-    ----------
-    xp : NumPy, `torch` or `jax.numpy`.
-    matrix : the kernel matrix `(n, n)`.
-    ridge : what is added to its diagonal.
-    y : targets `(n, c)`.
-    weights : of the samples, or `None`.
-    """
-    diagonal = xp.diagonal(matrix)
-    mean = float(xp.sum(diagonal)) / len(matrix)
-    extra = ridge if weights is None else ridge / weights
-    for jitter in _jitters(xp, matrix):
-        alpha = solvers.cholesky(xp, _with_diagonal(matrix, diagonal + (extra + jitter * mean)), y)
-        if alpha is not None:
-            return alpha, jitter
-    return None, 0.0
-
-
-def _with_diagonal(matrix: Matrix, diagonal: Matrix) -> Matrix:
-    """A copy."""
-    if hasattr(matrix, "at"):
-        here = np.arange(len(matrix))
-        return matrix.at[here, here].set(diagonal)
-    copy = matrix.clone() if hasattr(matrix, "clone") else matrix.copy()
-    copy.reshape(-1)[:: len(matrix) + 1] = diagonal
-    return copy
-
-
-def _jitters(xp: ModuleType, model: Matrix) -> list[float]:
-    felt = float(xp.finfo(model.dtype).eps)
-    return [jitter for jitter in _JITTER if jitter == 0 or jitter > felt]
 
 
 def _product(left: Matrix, right: Matrix) -> Matrix:

@@ -20,6 +20,8 @@ SOLVERS = ("auto", "cholesky", "iterative", "tree")
 _LANDMARKS = 1000
 """Samples that the preconditioner is made of, at most."""
 _MOST_STEPS = 500
+_JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
+"""Added to the diagonal, relative to its mean, until it can be factored; less than a rounding is left out."""
 _PART_OF_MEMORY = 0.8
 """What may be taken of it."""
 
@@ -79,6 +81,51 @@ def cholesky(xp: ModuleType, matrix: Matrix, y: Matrix) -> Matrix | None:
 
         alpha = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(matrix, lower=True), y)
     return alpha if bool(xp.all(xp.isfinite(alpha))) else None
+
+
+def solved(
+    xp: ModuleType, matrix: Matrix, ridge: float, y: Matrix, weights: Matrix | None = None
+) -> tuple[Matrix | None, float]:
+    """alpha, and the jitter that it took; `None` where there is none. The kernel matrix is left as it is.
+
+    Parameters
+    ----------
+    xp : NumPy, `torch` or `jax.numpy`.
+    matrix : the kernel matrix `(n, n)`.
+    ridge : what is added to its diagonal.
+    y : targets `(n, c)`.
+    weights : of the samples, or `None`.
+    """
+    diagonal = xp.diagonal(matrix)
+    mean = float(xp.sum(diagonal)) / len(matrix)
+    extra = ridge if weights is None else ridge / weights
+    for jitter in jitters(xp, matrix):
+        alpha = cholesky(xp, _with_diagonal(matrix, diagonal + (extra + jitter * mean)), y)
+        if alpha is not None:
+            return alpha, jitter
+    return None, 0.0
+
+
+def _with_diagonal(matrix: Matrix, diagonal: Matrix) -> Matrix:
+    """A copy."""
+    if hasattr(matrix, "at"):
+        here = np.arange(len(matrix))
+        return matrix.at[here, here].set(diagonal)
+    copy = matrix.clone() if hasattr(matrix, "clone") else matrix.copy()
+    copy.reshape(-1)[:: len(matrix) + 1] = diagonal
+    return copy
+
+
+def jitters(xp: ModuleType, model: Matrix) -> list[float]:
+    """What may be added to a diagonal, in order.
+
+    Parameters
+    ----------
+    xp : NumPy, `torch` or `jax.numpy`.
+    model : an array of the precision.
+    """
+    felt = float(xp.finfo(model.dtype).eps)
+    return [jitter for jitter in _JITTER if jitter == 0 or jitter > felt]
 
 
 def conjugate_gradients(

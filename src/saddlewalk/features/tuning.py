@@ -24,7 +24,8 @@ import numpy as np
 
 from saddlewalk.features.arrays import like, on_host
 from saddlewalk.features.kernels import AbstractKernel
-from saddlewalk.features.rfm import Machine, Recursion, solved
+from saddlewalk.features.rfm import Machine, Recursion
+from saddlewalk.features.solvers import solved
 
 Matrix = Any
 Folds = Sequence[tuple[np.ndarray, np.ndarray]]
