@@ -175,7 +175,8 @@ The rows of the CPU were measured beside up to twenty other processes on two cor
 nothing at n = 10,000, those of the processor are enlarged by up to two times. Ours are of the code before
 searches took the precision of the machine, a factor served several updates, and both kinds of updates were
 made on a first level of 1,500 samples. n = 30,000 did not end in 900 s of the clock on that machine and has
-not been measured on a free one; nor have 100,000 and 1,000,000.
+not been measured on a free one; nor have 100,000 and 1,000,000. The code after that, once: n = 3,000 in 2.7
+s of the processor, error 0.0314.
 """
 
 
