@@ -42,13 +42,13 @@ def check_settings(model: Any) -> None:
 def _check_numbers_of(features: Any, leaf: Any) -> None:
     whole = isinstance(features, Integral)
     if features is not None and not (
-        features >= 1 if whole else isinstance(features, float) and 0 < features <= 1
+        int(features) >= 1 if whole else isinstance(features, float) and 0 < features <= 1
     ):
         raise InputError(
             "max_features must be a whole number from 1 on, a part of all above 0 and up to 1, or None; "
             f"got {features!r}."
         )
-    if leaf != "auto" and not (isinstance(leaf, Integral) and leaf >= _SMALLEST_LEAF):
+    if leaf != "auto" and not (isinstance(leaf, Integral) and int(leaf) >= _SMALLEST_LEAF):
         raise InputError(
             f"leaf_size must be a whole number from {_SMALLEST_LEAF} on, or 'auto'; got {leaf!r}."
         )

@@ -25,7 +25,8 @@ def length_scale(bandwidth: Any, x: np.ndarray, radial: bool) -> float:
         return median_length(x, radial)
     if isinstance(bandwidth, str) or not np.isscalar(bandwidth):
         raise InputError(f"The bandwidth must be a number, 'auto' or 'median'; got {bandwidth!r}.")
-    return float(bandwidth)
+    length: Any = bandwidth
+    return float(length)
 
 
 def typical_length(x: np.ndarray, radial: bool) -> float:
