@@ -181,17 +181,14 @@ s of the processor, error 0.0314.
 
 
 NOTE_GPU = """\
-All cases had 430 s together: xRFM at n = 1,000,000 had one second left, and our second fit there was cut. Other
-work ran beside, on other cores. What a first fit takes longer than the next is the start of CUDA, about a second.
+All cases had 430 s together: xRFM at n = 1,000,000 had one second left, and our second fit there was
+cut. Other work ran beside, on other cores. What a first fit takes longer than the next is the start of
+CUDA, about a second.
 """
 
 
 def page():
-    parts = [
-        "# Recursive Feature Machines over the number of samples\n",
-        __doc__.split("\n\n")[2] + "\n",
-        NOTE,
-    ]
+    parts = ["# Recursive Feature Machines over the number of samples\n", __doc__.split("\n\n")[2]]
     for name, where, note in (
         ("machine_sizes_gpu.json", "GPU: NVIDIA H200, two CPU cores", NOTE_GPU),
         ("machine_sizes.json", "CPU, one thread, beside other work", NOTE),
