@@ -270,7 +270,8 @@ class RecursiveFeatureMachine(BaseEstimator):
     ) -> Search:
         """Everything that is "auto", on some samples; JAX would compile for every size."""
         some = samples.part(rows)
-        values, xp = (some.x, some.y, some.weights), device.xp
+        values: tuple[Any, ...] = (some.x, some.y, some.weights)
+        xp = device.xp
         if device.place is None:
             dtype = self.dtype_
             values, xp = tuple(v if v is None else on_host(v).astype(dtype) for v in values), np
