@@ -88,12 +88,9 @@ class Columns:
         self.missing = {k for k in range(x.shape[1]) if np.isnan(x[:, k]).any()}
         parts = [self._block(k, x[:, k]) for k in range(x.shape[1])]
         self.blocks = np.repeat(np.arange(x.shape[1]), [part.shape[1] for part in parts])
-        encoded = np.concatenate(parts, axis=1)
-        known = ~np.isnan(encoded)
-        mass = known if weights is None else known * weights[:, None]
-        total = np.maximum(mass.sum(axis=0), np.finfo(float).tiny)
-        self.means = np.sum(np.where(known, encoded, 0) * mass, axis=0) / total
-        spread = np.sum(np.where(known, encoded - self.means, 0) ** 2 * mass, axis=0) / total
+        encoded = x if self._plain else np.concatenate(parts, axis=1)
+        moments = [_moments(values, weights) for values in encoded.T]
+        self.means, spread = (np.array(some) for some in zip(*moments, strict=True))
         # a block of levels counts like one column
         spread = np.bincount(self.blocks, spread)[self.blocks]
         self.units = (
@@ -108,6 +105,8 @@ class Columns:
         ----------
         x : numbers `(n, columns)`; NaN is missing.
         """
+        if self._plain:
+            return self._filled(x)
         return self._filled(
             np.concatenate([self._block(k, x[:, k]) for k in range(x.shape[1])], axis=1)
         )
@@ -122,6 +121,11 @@ class Columns:
         columns = np.arange(self.blocks[-1] + 1)
         return matrix @ (self.blocks[:, None] == columns)
 
+    @property
+    def _plain(self) -> bool:
+        """Whether the inputs are the columns: then large tables are not copied."""
+        return not self.levels and not self.missing
+
     def _block(self, k: int, values: np.ndarray) -> np.ndarray:
         """The inputs of one column; NaN where the mean is to stand."""
         if k in self.levels:
@@ -133,8 +137,20 @@ class Columns:
         return values[:, None]
 
     def _filled(self, encoded: np.ndarray) -> np.ndarray:
-        filled = np.where(np.isnan(encoded), self.means, encoded)
+        absent = np.isnan(encoded)
+        filled = np.where(absent, self.means, encoded) if absent.any() else encoded
         return (filled - self.means) / self.units if self.scales else filled
+
+
+def _moments(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:
+    """Mean and variance of the numbers that are there."""
+    known = ~np.isnan(values)
+    mass = None if weights is None else weights[known]
+    if not (known.any() if mass is None else mass.any()):
+        return 0.0, 0.0
+    there = values[known].astype(np.float64)
+    mean = np.average(there, weights=mass)
+    return float(mean), float(np.average((there - mean) ** 2, weights=mass))
 
 
 def _positions(table: Any, chosen: Any) -> list[int]:

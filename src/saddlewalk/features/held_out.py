@@ -13,16 +13,19 @@ _FEWEST_TO_JUDGE = 4
 """With fewer samples to judge by, none is held out."""
 
 
-def folds(n: int, labels: np.ndarray | None, seed: Any) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Five for few samples, three for many; as many of each class in each as there can be.
+def folds(
+    n: int, labels: np.ndarray | None, seed: Any, few: bool = False
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Five for few samples, three for many, two where there are more; classes are shared out evenly.
 
     Parameters
     ----------
     n : number of samples.
     labels : their classes, or `None`.
     seed : as scikit-learn takes it.
+    few : whether these are only some of the samples.
     """
-    count = max(2, min(n, 5 if n <= _FEW else 3))
+    count = 2 if few else max(2, min(n, 5 if n <= _FEW else 3))
     drawn = check_random_state(seed).randint(2**31 - 1)
     if n < _FEWEST_TO_JUDGE:
         return [(np.arange(n), np.arange(n))]

@@ -6,7 +6,8 @@ What a feature update needs of a kernel besides its values is one matrix of deri
           S_{ij} = k'(x_i^\top M x_j),
 
 so that :math:`\partial_x K(x, z) = -S M (x - z)` for radial kernels and :math:`S M z` for inner-product ones.
-Functions take the array module `xp` (NumPy, or `jax.numpy` for a GPU) and keep the precision of their arrays.
+Functions take the array module `xp` (NumPy, or `torch` or `jax.numpy` for a GPU) and keep the precision of
+their arrays.
 """
 
 import abc
@@ -58,7 +59,7 @@ class AbstractKernel(abc.ABC):
         products = left @ right.T
         if not self.radial:
             return products
-        return np.maximum(products, 0, out=products) if xp is np else xp.maximum(products, 0)
+        return np.maximum(products, 0, out=products) if xp is np else products.clip(0)
 
 
 class Gaussian(AbstractKernel):

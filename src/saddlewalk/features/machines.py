@@ -35,7 +35,7 @@ def fact_rows(
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     kernel : the kernel.
     x : the samples `(n, d)`.
     alpha : coefficients `(n, c)`.
@@ -64,7 +64,7 @@ def agop_rows(
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     kernel : the kernel.
     x : the samples `(n, d)`.
     alpha : coefficients `(n, c)`.

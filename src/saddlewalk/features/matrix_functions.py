@@ -3,7 +3,7 @@ r"""Powers of symmetric matrices, and how alike two matrices are: what FACT, AGO
 Everything that is a root of a product comes from singular values of its factor: :math:`(F F^\top)^s` has the
 eigenvalues :math:`\sigma^{2s}`, and forming :math:`F F^\top` first would lose half of the digits.
 
-Functions with an argument `xp` take the array module: NumPy, or `jax.numpy` for a GPU.
+Functions with an argument `xp` take the array module: NumPy, or `torch` or `jax.numpy` for a GPU.
 """
 
 import math
@@ -23,12 +23,12 @@ def matrix_power(matrix: Any, exponent: float, xp: ModuleType = np) -> Any:
     ----------
     matrix : a symmetric matrix `(d, d)`, or its diagonal `(d,)`.
     exponent : the power, positive.
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     """
     if matrix.ndim == 1:
-        return xp.maximum(matrix, 0) ** exponent
+        return matrix.clip(0) ** exponent
     values, axes = xp.linalg.eigh((matrix + matrix.T) / 2)
-    return (axes * xp.maximum(values, 0) ** exponent) @ axes.T
+    return (axes * values.clip(0) ** exponent) @ axes.T
 
 
 def symmetrized(factor: Any, exponent: float = 0.5, xp: ModuleType = np) -> Any:
@@ -38,7 +38,7 @@ def symmetrized(factor: Any, exponent: float = 0.5, xp: ModuleType = np) -> Any:
     ----------
     factor : F `(d, k)`, or the diagonal `(d,)` of one that is diagonal.
     exponent : s; 1/2 makes F symmetric and leaves its size.
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     """
     if factor.ndim == 1:
         return xp.abs(factor) ** (2 * exponent)

@@ -13,7 +13,7 @@ where even one matrix of n x n does not fit, the machine is solved for by produc
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError, nearest
-from saddlewalk.features import machines, solvers
+from saddlewalk.features import machines, solvers, trees, warm
+from saddlewalk.features.arrays import like, on_host
 from saddlewalk.features.kernels import AbstractKernel
 from saddlewalk.features.matrix_functions import matrix_power, symmetrized
 
@@ -31,8 +32,6 @@ _BLOCK_NUMBERS, _BLOCK_ROWS = 2**18, 64
 """Entries of the kernel that are held at once besides the factor: what a cache holds, but not too few rows.
 
 On an accelerator a thousand times as many."""
-_JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Added to the diagonal, relative to its mean, until it can be factored; less than a rounding is left out."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +59,21 @@ class Machine:
     """What an iterative solver left of the targets, relative to them."""
     weights: Matrix | None = None
 
+    @property
+    def leaves(self) -> "tuple[Machine, ...]":
+        """A machine is a tree of one leaf."""
+        return (self,)
+
+    def moved(self, move: Callable[[Any], Any]) -> "Machine":
+        """With arrays elsewhere, and without its weights, which predictions do not need.
+
+        Parameters
+        ----------
+        move : what is done to each of them.
+        """
+        metric, centers, alpha = map(move, (self.metric, self.centers, self.alpha))
+        return replace(self, metric=metric, centers=centers, alpha=alpha, weights=None)
+
     def predict(self, xp: ModuleType, x: Matrix) -> Matrix:
         """Outputs `(n, c)`, in blocks."""
         parts = [
@@ -68,6 +82,9 @@ class Machine:
             for rows in _blocks(xp, len(x), len(self.centers))
         ]
         return xp.concatenate(parts, axis=0)
+
+
+AnyMachine = Machine | trees.Mosaic
 
 
 @dataclass(frozen=True)
@@ -80,9 +97,10 @@ class Recursion:
     ridge : lambda; the diagonal of the kernel gets n lambda.
     update : one of `UPDATES`, or `None` for no features.
     agop_power : the exponent s of the AGOP.
-    xp : NumPy or `jax.numpy`.
-    solver : "cholesky", "iterative" or "auto".
+    xp : NumPy, `torch` or `jax.numpy`.
+    solver : "cholesky", "iterative", "tree" or "auto".
     most_features : inputs that an update leaves in the metric, the largest of its diagonal; `None` for all.
+    leaf_size : samples that a leaf of a tree has, at most.
     """
 
     kernel: AbstractKernel
@@ -95,6 +113,7 @@ class Recursion:
     solver: str = "auto"
     """"cholesky", "iterative", or by whether the kernel matrix fits into memory."""
     most_features: int | None = None
+    leaf_size: int = 5000
 
     def __post_init__(self) -> None:
         if self.solver not in solvers.SOLVERS:
@@ -106,10 +125,15 @@ class Recursion:
 
     def machines(
         self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None = None
-    ) -> Iterator[Machine]:
+    ) -> Iterator[AnyMachine]:
         """One machine after another, each with the features of the one before. Ends where numbers end."""
+        factor: warm.Factor | None = None
+        machine: AnyMachine | None = None
         while True:
-            machine = self.fit(x, y, metric, weights)
+            if self._keeps_factor(x, y):
+                machine, factor = self._fit_again(x, y, metric, weights, machine, factor)
+            else:
+                machine = self.fit(x, y, metric, weights)
             if machine is None:
                 return
             yield machine
@@ -121,20 +145,70 @@ class Recursion:
 
     def fit(
         self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None = None
-    ) -> Machine | None:
+    ) -> AnyMachine | None:
         """The machine for one metric; `None` if it cannot be solved for.
 
-        A sample of weight w has n lambda / w on its diagonal: what w samples in one place would be.
+        A sample of weight w has n lambda / w on its diagonal: what w samples in one place would be. Each leaf
+        of a tree is a machine of its own, with the same lambda.
         """
+        if self.solver == "tree":
+            return self._fit_tree(x, y, metric, weights)
         if not self._holds_kernel(x):
             return self._fit_iteratively(x, y, metric, weights)
-        felt = self.xp.finfo(x.dtype).eps
         ridge = len(x) * self.ridge / (1.0 if weights is None else weights)
-        for jitter in (value for value in _JITTER if value == 0 or value > felt):
+        for jitter in solvers.jitters(self.xp, x):
             alpha = solvers.cholesky(self.xp, self._kernel_matrix(x, metric, ridge, jitter), y)
             if alpha is not None:
                 return Machine(self.kernel, metric, x, alpha, jitter, weights=weights)
         return None
+
+    def _keeps_factor(self, x: Matrix, y: Matrix) -> bool:
+        many = self.xp is np and len(x) >= warm.FEWEST and y.shape[1] == 1
+        return many and self.solver != "tree" and self._holds_kernel(x)
+
+    def _fit_again(
+        self,
+        x: Matrix,
+        y: Matrix,
+        metric: Matrix,
+        weights: Matrix | None,
+        before: AnyMachine | None,
+        factor: warm.Factor | None,
+    ) -> tuple[Machine | None, warm.Factor | None]:
+        """The machine, and the factor that it was found with: the last one's for as long as it pays."""
+        ridge = len(x) * self.ridge / (1.0 if weights is None else weights)
+        if factor is not None and before is not None and factor.serves(metric):
+            diagonal = np.empty(len(x), x.dtype)
+            for rows, geometry in self.blocks(x, metric):
+                values = self.kernel.value(np, geometry)
+                factor.place(rows, values)
+                diagonal[rows] = np.diagonal(values, rows.start)
+            alpha = factor.solve_other(diagonal + ridge, y, before.alpha)
+            if alpha is not None:
+                return Machine(self.kernel, metric, x, alpha, weights=weights), factor
+        for jitter in solvers.jitters(np, x):
+            factor = None  # one matrix at a time
+            try:
+                factor = warm.Factor(self._kernel_matrix(x, metric, ridge, jitter), metric)
+            except np.linalg.LinAlgError:
+                continue
+            alpha = factor.solve(y)
+            if np.isfinite(alpha).all():
+                return Machine(self.kernel, metric, x, alpha, jitter, weights=weights), factor
+        return None, None
+
+    def _fit_tree(
+        self, x: Matrix, y: Matrix, metric: Matrix, weights: Matrix | None
+    ) -> AnyMachine | None:
+        tree, parts = trees.grow(x, metric, self.leaf_size, self.xp)
+        alone = replace(self, solver="cholesky")
+        leaves: list[Machine] = []
+        for rows in parts:
+            leaf = alone.fit(x[rows], y[rows], metric, None if weights is None else weights[rows])
+            if leaf is None:
+                return None
+            leaves.extend(leaf.leaves)
+        return trees.Mosaic(tree, leaves) if len(leaves) > 1 else leaves[0]
 
     def _holds_kernel(self, x: Matrix) -> bool:
         if self.solver == "auto":
@@ -148,7 +222,7 @@ class Recursion:
     ) -> Machine | None:
         """With s the roots of the weights: (s K s + n lambda) (alpha / s) = s y."""
         xp, ridge = self.xp, len(x) * self.ridge
-        root = xp.ones((len(x), 1), dtype=x.dtype) if weights is None else weights[:, None] ** 0.5
+        root = xp.ones_like(x[:, :1]) if weights is None else weights[:, None] ** 0.5
         chosen = solvers.choose_landmarks(len(x))
         at_landmarks = self.kernel.value(xp, self.kernel.geometry(xp, x, x[chosen], metric))
         precondition = solvers.nystrom(xp, root * at_landmarks * root[chosen].T, chosen, ridge)
@@ -165,7 +239,7 @@ class Recursion:
             return None
         return Machine(self.kernel, metric, x, root * alpha, residual=residual, weights=weights)
 
-    def next_metric(self, machine: Machine) -> Matrix:
+    def next_metric(self, machine: AnyMachine) -> Matrix:
         """The update of line 6, scaled to trace d."""
         if self.update == "agop":
             new = matrix_power(self.agop(machine), self.agop_power, self.xp)
@@ -173,31 +247,34 @@ class Recursion:
             new = symmetrized(self.fact(machine), 0.5, self.xp)
         else:
             new = symmetrized(_product(self.fact(machine), machine.metric), 0.25, self.xp)
-        return scaled(self.xp, self._partial(new), machine.centers.shape[1])
+        return scaled(self.xp, self._partial(new), len(machine.metric))
 
     def _partial(self, metric: Matrix) -> Matrix:
         """The metric of the inputs that matter most alone, if not all are wanted."""
         if self.most_features is None or self.most_features >= len(metric):
             return metric
         diagonal = metric if metric.ndim == 1 else self.xp.diagonal(metric)
-        kept = self.xp.zeros_like(diagonal)
-        best = np.argsort(-np.asarray(diagonal), kind="stable")[: self.most_features]
-        if self.xp is np:
-            kept[best] = 1
-        else:
-            kept = kept.at[best].set(1)
+        kept = np.zeros(len(metric))
+        kept[np.argsort(-on_host(diagonal), kind="stable")[: self.most_features]] = 1
+        kept = like(kept, metric)
         return metric * kept if metric.ndim == 1 else metric * kept * kept[:, None]
 
-    def agop(self, machine: Machine) -> Matrix:
+    def agop(self, machine: AnyMachine) -> Matrix:
         """The average gradient outer product of a machine, summed over its outputs."""
-        if self._cheaper_by_samples(machine):
-            return self._agop_by_samples(machine)
-        rows_of = functools.partial(machines.agop_rows, weights=machine.weights)
-        return self._sum_over_blocks(rows_of, machine) / len(machine.centers)
+        total = sum(self._agop_of_leaf(leaf) for leaf in machine.leaves)
+        return total / sum(len(leaf.centers) for leaf in machine.leaves)
 
-    def fact(self, machine: Machine) -> Matrix:
-        """FACT of a machine (Lemma F.1)."""
-        return _product(machine.metric, self._sum_over_blocks(machines.fact_rows, machine))
+    def _agop_of_leaf(self, leaf: Machine) -> Matrix:
+        """The sum over its samples."""
+        if self._cheaper_by_samples(leaf):
+            return self._agop_by_samples(leaf)
+        rows_of = functools.partial(machines.agop_rows, weights=leaf.weights)
+        return self._sum_over_blocks(rows_of, leaf)
+
+    def fact(self, machine: AnyMachine) -> Matrix:
+        """FACT of a machine (Lemma F.1): of a tree, the sum over leaves, as it is for their objectives."""
+        total = sum(self._sum_over_blocks(machines.fact_rows, leaf) for leaf in machine.leaves)
+        return _product(machine.metric, total)
 
     def _cheaper_by_samples(self, machine: Machine) -> bool:
         """Whether one product of n x n matrices is cheaper than one of n x d for each output."""
@@ -210,13 +287,13 @@ class Recursion:
         )
 
     def _agop_by_samples(self, machine: Machine) -> Matrix:
-        r""":math:`\frac1n M X^\top (S^\top S \circ A) X M` (Proposition 5.1)."""
+        r""":math:`M X^\top (S^\top S \circ A) X M`: n times Proposition 5.1."""
         x, alpha = machine.centers, machine.alpha
-        geometry = self._whole_geometry(x, machine.metric)
+        geometry = self.whole_geometry(x, machine.metric)
         slope = self.kernel.slope(self.xp, geometry, self.kernel.value(self.xp, geometry))
         xm = x @ machine.metric
         weighted = slope if machine.weights is None else machine.weights[:, None] * slope
-        return xm.T @ (((slope.T @ weighted) * (alpha @ alpha.T)) @ xm) / len(x)
+        return xm.T @ (((slope.T @ weighted) * (alpha @ alpha.T)) @ xm)
 
     def _sum_over_blocks(self, rows_of: Any, machine: Machine) -> Matrix:
         """A sum over blocks of rows of the kernel."""
@@ -233,7 +310,8 @@ class Recursion:
         for rows in _blocks(self.xp, len(x), len(x)):
             yield rows, self._geometry_of_rows(left, right, rows)
 
-    def _whole_geometry(self, x: Matrix, metric: Matrix) -> Matrix:
+    def whole_geometry(self, x: Matrix, metric: Matrix) -> Matrix:
+        """Of all samples with each other."""
         return self._geometry_of_rows(*self.kernel.factors(self.xp, x, metric), slice(0, len(x)))
 
     def _geometry_of_rows(self, left: Matrix, right: Matrix, rows: slice) -> Matrix:
@@ -242,19 +320,19 @@ class Recursion:
         if not self.kernel.radial:
             return geometry
         here = np.arange(rows.stop - rows.start)
-        if self.xp is np:
-            geometry[here, here + rows.start] = 0
-            return geometry
-        return geometry.at[here, here + rows.start].set(0)
+        if hasattr(geometry, "at"):  # JAX changes nothing in place
+            return geometry.at[here, here + rows.start].set(0)
+        geometry[here, here + rows.start] = 0
+        return geometry
 
     def _kernel_matrix(self, x: Matrix, metric: Matrix, ridge: Any, jitter: float) -> Matrix:
         """K + ridge; the jitter is relative to the mean of its diagonal."""
         xp, n = self.xp, len(x)
-        if xp is np:
-            matrix = np.empty((n, n), x.dtype)
+        if not hasattr(x, "at"):
+            matrix = np.empty((n, n), x.dtype) if xp is np else x.new_empty((n, n))
             for rows, geometry in self.blocks(x, metric):
                 matrix[rows] = self.kernel.value(xp, geometry)
-            diagonal = np.einsum("ii->i", matrix)
+            diagonal = matrix.reshape(-1)[:: n + 1]
             diagonal += ridge + jitter * diagonal.mean()
             return matrix
         # machines with other ridges share what is compiled
@@ -267,7 +345,7 @@ def _compiled_kernel() -> Any:
     import jax
 
     def values(recursion: Recursion, x: Matrix, metric: Matrix, ridge: Any, jitter: Any) -> Matrix:
-        matrix = recursion.kernel.value(recursion.xp, recursion._whole_geometry(x, metric))
+        matrix = recursion.kernel.value(recursion.xp, recursion.whole_geometry(x, metric))
         here = np.arange(len(x))
         extra = ridge + jitter * recursion.xp.diagonal(matrix).mean()
         return matrix.at[here, here].add(extra.astype(matrix.dtype))
@@ -280,7 +358,7 @@ def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
 
     Parameters
     ----------
-    xp : NumPy or `jax.numpy`.
+    xp : NumPy, `torch` or `jax.numpy`.
     metric : M, or its diagonal.
     trace : what its trace shall be.
     """

@@ -1,0 +1,54 @@
+"""What the settings of a Recursive Feature Machine may be; what they are not is said in a sentence."""
+
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from saddlewalk.errors import InputError
+
+_SMALLEST_LEAF = 10
+
+
+def check_settings(model: Any) -> None:
+    """Refuse what cannot be fitted.
+
+    Parameters
+    ----------
+    model : an estimator.
+    """
+    if model.ridge != "auto" and (not isinstance(model.ridge, Real) or not float(model.ridge) >= 0):
+        raise InputError(f"The ridge must not be negative, or be 'auto'; got {model.ridge}.")
+    if not isinstance(model.iterations, int | np.integer) or model.iterations < 0:
+        raise InputError(f"iterations must be a whole number from 0 on; got {model.iterations}.")
+    if model.patience is not None and not model.patience >= 1:
+        raise InputError(f"patience must be at least 1, or None; got {model.patience}.")
+    if not model.agop_power > 0:
+        raise InputError(f"agop_power must be positive; got {model.agop_power}.")
+    if model.degree != int(model.degree) or model.degree < 1 or not model.constant >= 0:
+        raise InputError(
+            "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
+            f"{model.degree} and {model.constant}."
+        )
+    if model.dtype != "auto" and np.dtype(model.dtype).name not in ("float32", "float64"):
+        raise InputError(f"dtype must be 'auto', 'float32' or 'float64'; got {model.dtype!r}.")
+    if model.validation_fraction is not None and not 0 < model.validation_fraction < 1:
+        raise InputError(
+            f"validation_fraction must lie between 0 and 1, or be None; got {model.validation_fraction}."
+        )
+    _check_numbers_of(model.max_features, model.leaf_size)
+
+
+def _check_numbers_of(features: Any, leaf: Any) -> None:
+    whole = isinstance(features, Integral)
+    if features is not None and not (
+        int(features) >= 1 if whole else isinstance(features, float) and 0 < features <= 1
+    ):
+        raise InputError(
+            "max_features must be a whole number from 1 on, a part of all above 0 and up to 1, or None; "
+            f"got {features!r}."
+        )
+    if leaf != "auto" and not (isinstance(leaf, Integral) and int(leaf) >= _SMALLEST_LEAF):
+        raise InputError(
+            f"leaf_size must be a whole number from {_SMALLEST_LEAF} on, or 'auto'; got {leaf!r}."
+        )

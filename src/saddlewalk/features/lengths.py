@@ -1,0 +1,62 @@
+"""Length scales of data, which bandwidths are measured in: how far apart samples are."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.metrics.pairwise import euclidean_distances
+
+from saddlewalk.errors import InputError
+
+_SOME = 1000
+
+
+def length_scale(bandwidth: Any, x: np.ndarray, radial: bool) -> float:
+    """The bandwidth as a number; of "auto" the one that is tried first.
+
+    Parameters
+    ----------
+    bandwidth : a number, "median" or "auto".
+    x : samples `(n, d)`.
+    radial : whether distances count, or products.
+    """
+    if isinstance(bandwidth, str) and bandwidth == "auto":
+        return typical_length(x, radial)
+    if isinstance(bandwidth, str) and bandwidth == "median":
+        return median_length(x, radial)
+    if isinstance(bandwidth, str) or not np.isscalar(bandwidth):
+        raise InputError(f"The bandwidth must be a number, 'auto' or 'median'; got {bandwidth!r}.")
+    length: Any = bandwidth
+    return float(length)
+
+
+def typical_length(x: np.ndarray, radial: bool) -> float:
+    """The root mean squared distance of two samples; for inner-product kernels the root mean squared norm.
+
+    Parameters
+    ----------
+    x : samples `(n, d)`.
+    radial : whether distances count, or products.
+    """
+    if radial:
+        square = 2 * float(np.sum(np.var(x, axis=0, dtype=np.float64)))
+    else:
+        square = float(np.mean(np.einsum("ij,ij->i", x, x), dtype=np.float64))
+    return float(np.sqrt(square)) if square > 0 else 1.0
+
+
+def median_length(x: np.ndarray, radial: bool) -> float:
+    """The median distance of some samples; for inner-product kernels the median norm.
+
+    Parameters
+    ----------
+    x : samples `(n, d)`.
+    radial : whether distances count, or products.
+    """
+    rng = np.random.default_rng(0)
+    some = x[rng.choice(len(x), min(len(x), _SOME), replace=False)]
+    if not radial:
+        typical = float(np.median(np.linalg.norm(some, axis=1)))
+    else:
+        apart = euclidean_distances(some)[np.triu_indices(len(some), 1)]
+        typical = float(np.median(apart)) if apart.size else 1.0
+    return typical if typical > 0 else 1.0
