@@ -202,8 +202,8 @@ networks in float64 loses small modes in the rounding of large ones: there the e
 
 
 FOOT = """
-{met} of {many} rows are within their mark; the others are in bold. A floor is empty where a row was measured
-before floors were. Rows with one ran beside other work.
+{met} of {many} rows are within their mark; the others are in bold. All are
+of one run on a machine of 16 cores, with JAX 0.11 and Python 3.12, beside other work on other cores.
 
 What keeps rows above their mark:
 
