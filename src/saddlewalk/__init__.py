@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from saddlewalk import groups as groups
     from saddlewalk import landscape as landscape
     from saddlewalk import losses as losses
+    from saddlewalk import optimizers as optimizers
     from saddlewalk import settings as settings
     from saddlewalk import sweep as sweep
     from saddlewalk import tasks as tasks
@@ -61,7 +62,7 @@ _HOME = {
 }
 _PARTS = (
     *("balance", "curves", "diagnose", "features", "figures", "groups", "landscape", "losses"),
-    *("settings", "sweep", "tasks", "theory", "units", "watch"),
+    *("optimizers", "settings", "sweep", "tasks", "theory", "units", "watch"),
 )
 
 __all__ = sorted([*_HOME, *_PARTS, "__version__"])

@@ -8,6 +8,7 @@ from saddlewalk.balance.rescale import alpha_of as alpha_of
 from saddlewalk.balance.rescale import rescaled as rescaled
 from saddlewalk.balance.sides import Side as Side
 from saddlewalk.balance.starts import he_start as he_start
+from saddlewalk.balance.steps import conserved_in_steps as conserved_in_steps
 from saddlewalk.renamed import answer_old_names
 
 __getattr__ = answer_old_names(

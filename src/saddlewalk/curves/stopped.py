@@ -28,6 +28,11 @@ class Stopped(Word):
         "limit",
         "limit: the largest time or number of steps was reached, and something was still moving",
     )
+    NO_STAIRCASE = (
+        "no staircase",
+        "no staircase is to be expected: steps do not shrink with the gradient, plateaus vanish with the "
+        "scale, and the loss falls in one slide",
+    )
     INTERRUPTED = "interrupted", "interrupted: this is the part that was computed"
     STALLED = (
         "stalled",

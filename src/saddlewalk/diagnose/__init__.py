@@ -27,6 +27,8 @@ from saddlewalk.diagnose.regime import Regime as Regime
 from saddlewalk.diagnose.regime import find_regime as find_regime
 from saddlewalk.diagnose.saddles import SaddleReport as SaddleReport
 from saddlewalk.diagnose.saddles import saddle_test as saddle_test
+from saddlewalk.diagnose.stability import Stability as Stability
+from saddlewalk.diagnose.stability import find_stability as find_stability
 from saddlewalk.diagnose.tangent_kernel import kernel_distance as kernel_distance
 from saddlewalk.diagnose.tangent_kernel import network_kernel as network_kernel
 from saddlewalk.diagnose.tangent_kernel import tangent_kernel as tangent_kernel

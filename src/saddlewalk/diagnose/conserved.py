@@ -1,7 +1,8 @@
 """Drift of what gradient flow conserves: how far a simulation is from gradient flow.
 
 For a flow it is a health check of the solver. Under finite steps it measures the step size: a step of descent
-changes delta by the square of the learning rate.
+changes delta by the square of the learning rate. Sign descent and Muon conserve quantities of their own
+(`balance.steps`), whose drift it is under them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
-from saddlewalk.balance import conserved_quantities
+from saddlewalk.balance import Conserved, conserved_in_steps, conserved_quantities
 from saddlewalk.diagnose.moments import spread
 from saddlewalk.errors import InputError
 from saddlewalk.problem import Problem
@@ -152,7 +153,7 @@ class ConservedDrift(AbstractResult, Mapping[str, Drift]):
             axes.set_yscale("log")
             axes.set_xlabel("time (learning rate 1)")
             axes.set_ylabel("relative drift")
-            axes.set_title("what gradient flow conserves")
+            axes.set_title("what is conserved")
             axes.legend()
         return axes
 
@@ -171,7 +172,7 @@ def conserved_drift(path: "Trajectory", problem: Problem | None = None) -> Conse
     """
     run = run_of(path, problem)
     moments = spread(len(run.parameters), _MOST)
-    found = [conserved_quantities(run, at=int(k)) for k in moments]
+    found = [_kept(run, int(k)) for k in moments]
     if not found[0]:
         raise InputError(
             "These units are not homogeneous in their incoming weights: nothing is kept. How fast the "
@@ -189,6 +190,13 @@ def conserved_drift(path: "Trajectory", problem: Problem | None = None) -> Conse
             for layer in found[0]
         }
     )
+
+
+def _kept(run: "Trajectory", moment: int) -> dict[str, Conserved]:
+    """What the flow keeps, or the optimizer of this run if it keeps something else."""
+    word = run.info.get("optimizer", {}).get("name", "")
+    own = conserved_in_steps(run.problem, run.parameters[moment], word)
+    return conserved_quantities(run, at=moment) if own is None else own
 
 
 def _labeled(drift: Drift) -> "xr.Dataset":

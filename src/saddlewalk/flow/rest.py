@@ -19,6 +19,9 @@ _PATIENCE_OF_SHORT_STEPS = 2.0
 """Where steps cannot grow while nothing happens, at kinks and in descents, nothing is waited for longer than
 so many times as long as it took to lose all drive."""
 
+_BEGUN = 0.05
+"""Part of the first loss that is gone when the loss has begun to fall."""
+
 Moments = Bool[np.ndarray, " time"]
 Times = Float[np.ndarray, " time"]
 
@@ -153,3 +156,43 @@ def _separated_below(problem: Problem, first: float, convergence: float) -> floa
         return -math.inf
     least = problem.infimum or 0.0
     return least + min(convergence * (first - least), problem.separation)
+
+
+class Standstill:
+    """When a training whose steps have a length of their own has come as near as it will.
+
+    Its weights swing by a step around where they belong, and never rest. But each can go as far as the run
+    has steps, so there are no long plateaus: once the loss has begun to fall, it is at its end when the
+    second half of all steps has not lowered the least loss by more than `convergence` of the first one.
+
+    Parameters
+    ----------
+    first_loss : before the first step.
+    convergence : part of it that is no gain.
+    """
+
+    def __init__(self, first_loss: float, convergence: float) -> None:
+        self._first, self._part = abs(first_loss), convergence
+        self._time, self._least = [np.zeros(1)], [np.full(1, first_loss)]
+        self.reason = Stopped.CONVERGED
+        """Why the training ended."""
+
+    def first(self, seen: Snapshot, time: Times) -> int | None:
+        """The last of some moments, if it stands still there.
+
+        Parameters
+        ----------
+        seen : what there was to see at each of these moments.
+        time : since the start of the training.
+        """
+        if not len(time):
+            return None
+        self._time.append(np.asarray(time))
+        self._least.append(np.minimum.accumulate(np.minimum(seen.loss, self._least[-1][-1])))
+        times, least = np.concatenate(self._time), np.concatenate(self._least)
+        half = int(np.searchsorted(times, 0.5 * times[-1]))
+        begun = least[half] < (1 - _BEGUN) * self._first
+        gained = least[half] - least[-1]
+        if self._part > 0 and begun and gained <= self._part * self._first:
+            return len(time) - 1
+        return None

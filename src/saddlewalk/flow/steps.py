@@ -1,4 +1,4 @@
-"""Finite steps for comparison: full-batch gradient descent and mini-batch SGD, with momentum."""
+r"""Finite steps of an optimizer: :math:`w \leftarrow w + \Delta(g, m)`, on all data or on mini-batches."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,18 +13,19 @@ from saddlewalk.curves import Stopped
 from saddlewalk.errors import InputError
 from saddlewalk.flow.gradient_flow import Snapshot, first_snapshots, take_snapshot
 from saddlewalk.flow.recorder import Recorder
-from saddlewalk.flow.rest import Rest
+from saddlewalk.flow.rest import Rest, Standstill
 from saddlewalk.interrupts import answering_interrupts, may_return_part
 from saddlewalk.ode import stack_arrays, unstacked
-from saddlewalk.problem import Parameters, Problem
+from saddlewalk.optimizers import AbstractOptimizer
+from saddlewalk.problem import Parameters, Problem, steps
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import Samples
 
-Pace = tuple[jax.Array, jax.Array]
-"""Learning rate and momentum: numbers of the program, so that another one is not compiled anew."""
 _RECORDS = 20_000
-"""Moments recorded in a run to its step limit."""
-_PIECE_RECORDS, _PIECE_NUMBERS, _PIECE_FLOPS = 256, 5e6, 1e9
+"""Moments recorded in a run to its step limit, at most about."""
+_FINE = 500
+"""A record comes after this part of the steps so far: times are known to a fifth of a percent."""
+_PIECE_RECORDS, _PIECE_NUMBERS, _PIECE_FLOPS = 64, 5e6, 1e9
 """Moments recorded in one compiled call, as long as their parameters fit and it does not take long."""
 _FLOPS, _SNAPSHOT = 6, 4
 """Of a step, for each unit and number of the data; and what a record costs, in steps."""
@@ -40,7 +41,7 @@ class DescentRun:
     rest : when to stop for lack of motion.
     """
 
-    def __init__(self, start: Snapshot, recorder: Recorder, rest: Rest) -> None:
+    def __init__(self, start: Snapshot, recorder: Recorder, rest: Rest | Standstill) -> None:
         self.recorder, self.rest = recorder, rest
         self.steps, self.stopped = 0, Stopped.LIMIT
         recorder.add(np.zeros(1), jax.tree.map(lambda a: np.asarray(a)[None], start))
@@ -71,15 +72,14 @@ def descend(
     recorders: Sequence[Recorder],
     bar: Progress,
     *,
-    learning_rate: float,
-    momentum: float,
+    optimizer: AbstractOptimizer,
     batch_size: int | None,
     seeds: Sequence[int],
     convergence: float,
     max_time: float,
     max_steps: int,
 ) -> list[dict[str, Any]]:
-    """Steps of `learning_rate`; one step takes `learning_rate / (1 - momentum)` of flow time.
+    """Steps of an optimizer, each of which takes its `time_per_step`.
 
     Parameters
     ----------
@@ -87,41 +87,45 @@ def descend(
     starts : parameters `(width, size)` of each at the start.
     recorders : what keeps each run.
     bar : the progress line.
-    learning_rate, momentum : of the steps.
+    optimizer : what makes a step of a gradient.
     batch_size : samples of a mini-batch; `None` takes them all.
     seeds : seed of the mini-batches of each network.
     convergence : part of its largest drive at which a unit rests.
     max_time, max_steps : stop there in any case; time is flow time.
     """
-    _check(problems[0], learning_rate, batch_size, momentum)
-    step_time = learning_rate / (1 - momentum)
+    _check(problems[0], optimizer, batch_size)
+    step_time = optimizer.time_per_step
     total = min(max_steps, math.ceil(max_time / step_time) if max_time < math.inf else max_steps)
-    stride = math.ceil(total / _RECORDS)
-    records = min(total // stride, _piece_records(problems[0], starts[0], stride))
+    records, longest = _piece(problems[0], starts[0], total)
     runs = [
-        DescentRun(first, recorder, Rest(problem, first, convergence, finite_steps=True))
+        DescentRun(first, recorder, _rest(problem, first, convergence, optimizer))
         for problem, first, recorder in zip(
             problems, first_snapshots(problems, starts), recorders, strict=True
         )
     ]
-    carries = [
-        (start, jnp.zeros_like(start), jax.random.key(seed))
-        for start, seed in zip(starts, seeds, strict=True)
+    rule = jax.tree.map(lambda number: jnp.asarray(number, dtype=float), optimizer)
+    first_weights = [
+        steps.weights_of(problem, start, rule)
+        for problem, start in zip(problems, starts, strict=True)
     ]
-    pace = jnp.asarray(learning_rate, dtype=float), jnp.asarray(momentum, dtype=float)
-    advance = _stepper(problems, pace, carries, batch_size or 0)
+    carries = [
+        (weights, rule.start(weights), jax.random.key(seed))
+        for weights, seed in zip(first_weights, seeds, strict=True)
+    ]
+    advance = _stepper(problems, rule, carries, batch_size or 0)
     done = 0
     try:
         while done < total and not all(run.over for run in runs):
             left = total - done
-            # what is left over at the end is less than a record, or than a piece
-            every, many = (stride, min(records, left // stride)) if left >= stride else (left, 1)
+            every = min(max(1, done // _FINE), longest)
+            # what is left over at the end is less than a piece, or than a record
+            every, many = (min(every, left // records), records) if left >= records else (left, 1)
             seen = advance(every, many)
-            steps = done + every * np.arange(1, many + 1)
+            counts = done + every * np.arange(1, many + 1)
             for run, snapshots in zip(runs, seen, strict=True):
                 if not run.over:
-                    run.take(steps, step_time * steps, snapshots)
-            done = int(steps[-1])
+                    run.take(counts, step_time * counts, snapshots)
+            done = int(counts[-1])
             bar.update(f"step {done}, loss {float(seen[0].loss[-1]):.4g}", done / total)
     except KeyboardInterrupt:
         if not may_return_part():
@@ -134,24 +138,26 @@ def descend(
             "stopped": run.stopped,
             "steps": run.steps,
             "rhs_evaluations": run.steps,
-            "learning_rate": learning_rate,
-            "momentum": momentum,
+            "optimizer": optimizer.to_json(),
+            "learning_rate": optimizer.learning_rate,
+            "momentum": getattr(optimizer, "momentum", 0.0),
             **({"batch_size": batch_size} if batch_size else {}),
         }
         for run in runs
     ]
 
 
-def _piece_records(problem: Problem, theta: Parameters, stride: int) -> int:
-    """As many as keep a compiled call well below a second and its results small."""
+def _piece(problem: Problem, theta: Parameters, total: int) -> tuple[int, int]:
+    """Records of a compiled call, and steps of each at most: results are small, and it takes no second."""
     held = 1 + sum(leaf.size for leaf in jax.tree.leaves(problem) if hasattr(leaf, "size"))
-    work = _FLOPS * held * len(theta) * (stride + _SNAPSHOT)
-    most = min(_PIECE_RECORDS, _PIECE_NUMBERS / theta.size, _PIECE_FLOPS / work)
-    return max(1, int(most))
+    work = _FLOPS * held * len(theta)
+    most = min(_PIECE_RECORDS, _PIECE_NUMBERS / theta.size, _PIECE_FLOPS / (work * _SNAPSHOT))
+    records = max(1, min(int(most), total))
+    return records, max(math.ceil(total / _RECORDS), int(_PIECE_FLOPS / (work * records)))
 
 
 def _stepper(
-    problems: Sequence[Problem], pace: Pace, carries: Sequence[Any], batch: int
+    problems: Sequence[Problem], rule: AbstractOptimizer, carries: Sequence[Any], batch: int
 ) -> Callable[[int, int], list[Snapshot]]:
     """A function that makes the next piece of every descent, and gives what it saw."""
     many = len(problems) > 1
@@ -161,7 +167,7 @@ def _stepper(
 
     def advance(stride: int, records: int) -> list[Snapshot]:
         nonlocal carry
-        carry, seen = run(moving, still, pace, carry, stride, records, batch)
+        carry, seen = run(moving, still, rule, carry, jnp.asarray(stride), records, batch)
         seen = jax.device_get(seen)
         return unstacked(seen, len(problems)) if many else [seen]
 
@@ -169,22 +175,27 @@ def _stepper(
 
 
 def _steps(
-    moving: Any, still: Any, pace: Pace, carry: Any, stride: int, records: int, batch: int
+    moving: Any,
+    still: Any,
+    rule: AbstractOptimizer,
+    carry: Any,
+    stride: jax.Array,
+    records: int,
+    batch: int,
 ) -> tuple[Any, Snapshot]:
     """So many records, each after `stride` steps."""
     problem = eqx.combine(moving, still)
-    rate, momentum = pace
 
-    def step(state: Any, _: None) -> tuple[Any, None]:
-        theta, memory, key = state
+    def step(_: Any, state: Any) -> Any:
+        weights, memory, key = state
         key, draw = jax.random.split(key)
         seen = _minibatch(problem, draw, batch) if batch else problem
-        memory = momentum * memory + seen.velocity(theta)
-        return (theta + rate * memory, memory, key), None
+        weights, memory = steps.moved(problem, seen, rule, weights, memory)
+        return weights, memory, key
 
     def record(state: Any, _: None) -> tuple[Any, Snapshot]:
-        state, _ = jax.lax.scan(step, state, length=stride)
-        return state, take_snapshot(problem, state[0])
+        state = jax.lax.fori_loop(0, stride, step, state)
+        return state, take_snapshot(problem, steps.parameters_of(problem, state[0], rule))
 
     return jax.lax.scan(record, carry, length=records)
 
@@ -194,10 +205,16 @@ _run = eqx.filter_jit(_steps)
 
 @eqx.filter_jit
 def _run_batch(
-    moving: Any, still: Any, pace: Pace, carry: Any, stride: int, records: int, batch: int
+    moving: Any,
+    still: Any,
+    rule: AbstractOptimizer,
+    carry: Any,
+    stride: jax.Array,
+    records: int,
+    batch: int,
 ) -> tuple[Any, Snapshot]:
     return jax.vmap(
-        lambda arrays, state: _steps(arrays, still, pace, state, stride, records, batch)
+        lambda arrays, state: _steps(arrays, still, rule, state, stride, records, batch)
     )(moving, carry)
 
 
@@ -211,11 +228,21 @@ def _minibatch(problem: Problem, key: Any, size: int) -> Problem:
     return eqx.tree_at(lambda p: p.task, problem, drawn)
 
 
-def _check(problem: Problem, learning_rate: float, batch_size: int | None, momentum: float) -> None:
-    if not 0 < learning_rate < math.inf:
-        raise InputError(f"The learning rate must be positive; got {learning_rate}.")
-    if not 0 <= momentum < 1:
-        raise InputError(f"The momentum must lie in [0, 1); got {momentum}.")
+def _rest(
+    problem: Problem, first: Snapshot, convergence: float, optimizer: AbstractOptimizer
+) -> Rest | Standstill:
+    """Where steps shrink with the gradient units come to rest; where they do not, the loss does."""
+    if optimizer.proportional:
+        return Rest(problem, first, convergence, finite_steps=True)
+    return Standstill(float(first.loss), convergence)
+
+
+def _check(problem: Problem, optimizer: AbstractOptimizer, batch_size: int | None) -> None:
+    if problem.adaptive and not optimizer.proportional:
+        raise InputError(
+            f"Adaptive rates of gradient flow go with 'descent' and 'momentum'; '{optimizer.word}' has steps "
+            "of its own. Leave out `adaptive`."
+        )
     if batch_size is None:
         return
     if not isinstance(problem.task, Samples):

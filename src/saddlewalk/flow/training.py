@@ -13,6 +13,7 @@ from saddlewalk.flow.continuous import integrate_flows
 from saddlewalk.flow.recorder import STEP_FIELDS, Recorder
 from saddlewalk.flow.steps import descend
 from saddlewalk.flow.trajectory import Trajectory
+from saddlewalk.optimizers import AbstractOptimizer, GradientDescent, Momentum, as_optimizer
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AnyLoss, Parameters, Problem, compiled, mean_norm, task_modes
 from saddlewalk.renamed import answer_old_arguments
@@ -47,6 +48,7 @@ def train(
     learning_rate: float | None = None,
     batch_size: int | None = None,
     momentum: float | None = None,
+    optimizer: Any = None,
     progress: bool | None = None,
 ) -> Trajectory:
     r"""Train the network and return what happened.
@@ -77,6 +79,10 @@ def train(
     observables : functions of the parameters, evaluated at the saved moments.
     most_saved : most moments at which parameters are kept, where no `times` are given.
     learning_rate, batch_size, momentum : for descent and SGD; 0.01, 32 and 0 by default.
+    optimizer : finite steps instead of a flow: one of `saddlewalk.optimizers`, its name ("adam", with
+        `learning_rate` and `momentum` beside it), or any gradient transformation of optax. With a
+        `batch_size` on mini-batches, else on all data. Time is then that of a step (`time_per_step`): the
+        learning rate, over 1 - momentum for the heavy ball, and 1 for optax.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
     (path,) = train_many(
@@ -96,6 +102,7 @@ def train(
         learning_rate=learning_rate,
         batch_size=batch_size,
         momentum=momentum,
+        optimizer=optimizer,
         progress=progress,
     )
     return path
@@ -121,6 +128,7 @@ def train_many(
     learning_rate: float | None = None,
     batch_size: int | None = None,
     momentum: float | None = None,
+    optimizer: Any = None,
     progress: bool | None = None,
 ) -> list[Trajectory]:
     """Train networks of one shape as one compiled program, at the pace of the slowest.
@@ -132,21 +140,27 @@ def train_many(
     solver, rates, loss, adaptive : as in `train`, for every network.
     tolerance, convergence, max_time, max_steps : as in `train`, for every network.
     times, observables, most_saved : as in `train`, for every network.
-    learning_rate, batch_size, momentum : as in `train`, for every network.
+    learning_rate, batch_size, momentum, optimizer : as in `train`, for every network.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
     if not networks:
         return []
     kind = _checked_solver(solver)
-    steps = {"learning_rate": learning_rate, "batch_size": batch_size, "momentum": momentum}
-    _check_step_options(kind, steps)
+    if optimizer is None:
+        steps = {"learning_rate": learning_rate, "batch_size": batch_size, "momentum": momentum}
+        _check_step_options(kind, steps)
+        rule = _rule_of(kind, learning_rate, momentum)
+        batch_size = 32 if kind == "sgd" and batch_size is None else batch_size
+    else:
+        _check_goes_with_steps(kind, tolerance, batch_size)
+        rule = as_optimizer(optimizer, learning_rate, momentum)
     _check_observables(observables or {})
     _check_limits(max_time, max_steps, convergence, tolerance)
     checked_whole("most_saved", most_saved, least=1)
     if any(len(network) != 4 for network in networks):
         raise InputError("`networks` must hold task, units, scale and seed of each network.")
     problems = [
-        Problem(task, units, loss, rates, keep_samples=kind == "sgd", adaptive=adaptive)
+        Problem(task, units, loss, rates, keep_samples=batch_size is not None, adaptive=adaptive)
         for task, units, _, _ in networks
     ]
     seeds = [checked_seed(seed) for *_, seed in networks]
@@ -164,7 +178,7 @@ def train_many(
     }
     wanted = _checked_times(times)
     with Progress("training", progress) as bar:
-        if kind in ("descent", "sgd"):
+        if rule is not None:
             if len(wanted):
                 raise InputError("Dense output (times) is there for gradient flow, not for steps.")
             outcomes = descend(
@@ -172,9 +186,8 @@ def train_many(
                 thetas,
                 recorders,
                 bar,
-                learning_rate=1e-2 if learning_rate is None else learning_rate,
-                momentum=0.0 if momentum is None else momentum,
-                batch_size=(32 if batch_size is None else batch_size) if kind == "sgd" else None,
+                optimizer=rule,
+                batch_size=batch_size,
                 seeds=seeds,
                 **limits,
             )
@@ -238,6 +251,30 @@ def _checked_solver(solver: str) -> str:
     if solver not in SOLVERS:
         raise InputError(f"Unknown solver '{solver}'.{nearest(solver, SOLVERS)}")
     return solver
+
+
+def _rule_of(
+    kind: str, learning_rate: float | None, momentum: float | None
+) -> AbstractOptimizer | None:
+    """The optimizer behind the solvers "descent" and "sgd"; none for a flow."""
+    if kind not in ("descent", "sgd"):
+        return None
+    rate = 1e-2 if learning_rate is None else learning_rate
+    return Momentum(rate, momentum) if momentum is not None else GradientDescent(rate)
+
+
+def _check_goes_with_steps(kind: str, tolerance: float | None, batch_size: int | None) -> None:
+    """Refuse what is there for gradient flow alone."""
+    if kind not in ("auto", "sgd" if batch_size else "descent"):
+        raise InputError(
+            f"An `optimizer` makes finite steps; the `solver` '{kind}' does not. Leave one of them out."
+        )
+    if tolerance is not None:
+        raise InputError(
+            "`tolerance` is there for gradient flow, not for the steps of an `optimizer`."
+        )
+    if batch_size is not None:
+        checked_whole("batch_size", batch_size, least=1)
 
 
 def _check_step_options(kind: str, options: dict[str, Any]) -> None:

@@ -1,16 +1,9 @@
 r"""What one step of an optimizer does, to a direction that grows and to one that does not.
 
-A direction that grows like :math:`e^{st}` under gradient flow grows by a factor :math:`q` a step under
-
-==================  =============================================================================
-gradient descent    :math:`q = 1 + \eta s`
-heavy ball          :math:`q^2 - (1 + \beta + \eta s)\, q + \beta = 0`
-Nesterov            :math:`q^2 - (1 + \beta + (1 + \beta)\eta s)\, q + \beta (1 + \eta s) = 0`
-==================  =============================================================================
-
-with :math:`v \leftarrow \beta v + g`, :math:`w \leftarrow w - \eta v` as PyTorch has it. For small steps
-all of them follow the flow on the clock :math:`\eta/(1 - \beta)`; for larger ones plateaus last longer,
-by the quotient of :math:`\eta s/(1 - \beta)` and :math:`\log q`: the ball must first get going.
+How much a direction that grows like :math:`e^{st}` under gradient flow grows in a step of gradient descent,
+of the heavy ball and of Nesterov's (a factor q) is in `optimizers.growth`. For small steps all of them
+follow the flow on the clock :math:`\eta/(1 - \beta)`; for larger ones plateaus last longer, by the quotient
+of :math:`\eta s/(1 - \beta)` and :math:`\log q`: the ball must first get going.
 
 Adam and its kin divide each gradient by the root of its own recent square, so that weights move by about the
 learning rate whatever the size of their gradients: no clock makes a flow of that, and their own state is
@@ -39,6 +32,7 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.errors import InputError
+from saddlewalk.optimizers.growth import growth_per_step
 
 Vector = Float[np.ndarray, " size"]
 Schedule = Callable[[int], float]
@@ -91,11 +85,8 @@ class Descent:
         ----------
         s : rates of growth under the flow, at least 0.
         """
-        beta, gain = self.momentum, (1 - self.dampening) * float(np.max(self.rate)) * s
-        b, c = 1 + beta + gain, beta + 0.0 * gain
-        if self.nesterov:
-            b, c = 1 + beta + (1 + beta) * gain, beta * (1 + gain)
-        return np.asarray(np.log(0.5 * (b + np.sqrt(np.maximum(b * b - 4 * c, 0.0)))))
+        rate = float(np.max(self.rate))
+        return growth_per_step(s, rate, self.momentum, self.dampening, self.nesterov)
 
     def delay(self, s: Float[np.ndarray, "..."]) -> Float[np.ndarray, "..."]:
         """How much longer than by the clock a direction of rate s takes to grow.
