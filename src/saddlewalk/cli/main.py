@@ -97,6 +97,7 @@ def train(setting: str, out: str | None, force: bool, as_json: bool, **options: 
                 f"stage at time {stage.time:.5g}: loss falls to {stage.loss:.5g}, unit on: {units}"
                 + (f" ({named})" if named else "")
             )
+        _warn_of_steps(path)
     _exit_if_cut_short(path)
 
 
@@ -218,5 +219,24 @@ def _exit_if_cut_short(path: Any) -> None:
     if path.stopped == "diverged":
         note(
             "diverged: the result ends where the loss became infinite; take a smaller --learning-rate"
+            + _largest_stable(path)
         )
         raise SystemExit(_FAILED)
+
+
+def _largest_stable(path: Any) -> str:
+    """What the sharpest place that a run came by would have stood, where that is known."""
+    from saddlewalk.diagnose import find_stability
+
+    most = find_stability(path).largest_stable
+    return "" if most is None else f", at most {most:.3g} where the loss was least"
+
+
+def _warn_of_steps(path: Any) -> None:
+    """Say on stderr that steps were too large for where they went."""
+    from saddlewalk.diagnose import find_stability
+
+    if path.info["solver"] == "descent" and path.stopped != "diverged":
+        found = find_stability(path)
+        for line in found.parts()[1:] if found.edge is not None else ():
+            note(str(line))

@@ -92,6 +92,16 @@ class MotionOptions:
         "For each unit the learning rate norm^(2-kappa) of its own (degrees kappa above 2).",
     )
     max_time: float = _option(math.inf, float, "Stop at this time.")
+    optimizer: str | None = _option(
+        None,
+        str,
+        "Finite steps instead of gradient flow: descent, momentum, sign, normalized, adam, adamw, muon; with "
+        "numbers of its own as adamw:weight_decay=0.1,beta2=0.95.",
+    )
+    learning_rate: float | None = _option(
+        None, float, "Of the optimizer, or of descent, sgd (default 0.01)."
+    )
+    momentum: float | None = _option(None, float, "Of the optimizer, or of descent, sgd.")
 
 
 @dataclass(frozen=True)
@@ -122,9 +132,7 @@ class TrainingOptions:
         "Stop when every unit's drive has fallen to this part of its largest, and none goes anywhere.",
     )
     max_steps: int = _option(1_000_000, int, "Stop after these steps.")
-    learning_rate: float | None = _option(None, float, "For descent, sgd (default 0.01).")
-    batch_size: int | None = _option(None, int, "For sgd (default 32).")
-    momentum: float | None = _option(None, float, "For descent, sgd (default 0).")
+    batch_size: int | None = _option(None, int, "For an optimizer, or sgd (default 32).")
 
 
 DATA: dict[str, Option] = {

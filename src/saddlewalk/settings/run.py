@@ -145,6 +145,8 @@ class Run:
         from saddlewalk.theory import predict
 
         how = {**self._motion(), **vars(self.prediction)}
+        if self.motion.optimizer is None and self.training != TrainingOptions():
+            how |= {"learning_rate": None, "momentum": None}  # of the solver: predicted is the flow
         return predict(*self._network(), **how, progress=progress)
 
     def train(self, *, progress: bool | None = None) -> "Trajectory":

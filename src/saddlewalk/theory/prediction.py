@@ -8,6 +8,7 @@ import numpy as np
 
 from saddlewalk.curves.stages import acceleration
 from saddlewalk.errors import InputError, check_number, checked_seed, nearest
+from saddlewalk.optimizers import AbstractOptimizer, as_optimizer
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AnyLoss, Problem
 from saddlewalk.renamed import answer_old_arguments
@@ -21,6 +22,7 @@ from saddlewalk.theory.deep import DeepLinearTheory, FirstEscapeTheory
 from saddlewalk.theory.diagonal import DeepDiagonalTheory, DiagonalLossTheory, DiagonalTheory
 from saddlewalk.theory.linear import LinearLossTheory, LinearTheory
 from saddlewalk.theory.modular import ModularTheory
+from saddlewalk.theory.optimizers.prediction import predict_in_steps
 from saddlewalk.theory.scales import comparable_inputs
 from saddlewalk.theory.staircase import Assumption, Staircase
 from saddlewalk.units import AbstractUnits
@@ -78,6 +80,9 @@ def predict(
     adaptive: bool = False,
     eta: str = "norm",
     max_time: float = math.inf,
+    optimizer: Any = None,
+    learning_rate: float | None = None,
+    momentum: float | None = None,
     progress: bool | None = None,
 ) -> Staircase:
     """Predict what is learned, in which order, when, and the loss between.
@@ -104,8 +109,13 @@ def predict(
         20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
     max_time : where "numeric", "algorithm-1" and the closed form of linear networks stop. The first two stop
         by themselves when every dormant unit's utility has fallen to 1e-4 of its largest, as `train` does.
+    optimizer : what makes finite steps, as in `train`: gradient flow if none is given. Methods are then
+        "numeric" (AGF in steps, or joined steps where there is no plateau to skip), and where they exist
+        "closed" (sign descent on diagonal, Muon on linear networks), "flow" (normalized descent).
+    learning_rate, momentum : of an optimizer that is given by its name.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
+    rule = _checked_optimizer(optimizer, learning_rate, momentum)
     if eta not in ("norm", "mean"):
         raise InputError(f"`eta` must be 'norm' or 'mean'; got '{eta}'.")
     check_number("max_time", max_time)
@@ -114,6 +124,9 @@ def predict(
         raise InputError(f"`max_time` must be positive; got {max_time}.")
     problem = Problem(task, units, loss, rates, adaptive=adaptive)
     origin = Start(problem, scale, seed, start, max_time, progress)
+    if rule is not None:
+        chosen, outcome, audit, references = predict_in_steps(origin, rule, method)
+        return _staircase(origin, chosen, outcome, (*_audit(origin), *audit), references)
     theories = [theory(origin) for theory in theories_of(problem)]
     if not theories:
         raise InputError(
@@ -132,6 +145,23 @@ def predict(
     if eta == "mean":
         outcome = replace(outcome, eta=_mean_threshold(origin))
     return _staircase(origin, chosen, outcome, theories[0].audit, theory.references)
+
+
+def _checked_optimizer(
+    optimizer: Any, learning_rate: float | None, momentum: float | None
+) -> AbstractOptimizer | None:
+    """What makes the steps; numbers without it would be without effect."""
+    if optimizer is not None:
+        return as_optimizer(optimizer, learning_rate, momentum)
+    for name, value in (("learning_rate", learning_rate), ("momentum", momentum)):
+        if value is not None:
+            raise InputError(f"Gradient flow has no `{name}`: name an `optimizer`.")
+    return None
+
+
+def _audit(start: Start) -> tuple[Assumption, ...]:
+    """What holds of the start, whatever moves the weights."""
+    return AlternatingGradientFlows(start).audit
 
 
 def _mean_threshold(start: Start) -> float:

@@ -136,15 +136,15 @@ class Bilinear(AbstractLeap):
         """Singular pairs by cosh and sinh."""
         grown, mixed = np.cosh(self._values * time) - 1, np.sinh(self._values * time)
         w, a = self._pairs
-        new_w = self._w + _back(self._right, grown * w + mixed * a)
-        new_a = self._a + _back(self._left, grown * a + mixed * w)
+        new_w = self._w + back(self._right, grown * w + mixed * a)
+        new_a = self._a + back(self._left, grown * a + mixed * w)
         return self._joined(new_w, new_a)
 
     def velocity(self, theta: Weights) -> Weights:
         """One matrix and its transpose."""
         scaled = theta / self._root
-        w = _back(self._right, self._values * _along(self._left, scaled[:, self._out]))
-        a = _back(self._left, self._values * _along(self._right, scaled[:, ~self._out]))
+        w = back(self._right, self._values * _along(self._left, scaled[:, self._out]))
+        a = back(self._left, self._values * _along(self._right, scaled[:, ~self._out]))
         return self._joined(w, a)
 
     def _joined(self, w: np.ndarray, a: np.ndarray) -> Weights:
@@ -160,8 +160,14 @@ def _along(basis: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     return np.einsum("ukd,ud->uk", basis, vectors)
 
 
-def _back(basis: np.ndarray, components: np.ndarray) -> np.ndarray:
-    """Vectors out of their components."""
+def back(basis: np.ndarray, components: np.ndarray) -> np.ndarray:
+    """Vectors out of their components.
+
+    Parameters
+    ----------
+    basis : of each unit, or the one that all share.
+    components : along it.
+    """
     if len(basis) == 1:
         return components @ basis[0]
     return np.einsum("ukd,uk->ud", basis, components)

@@ -45,6 +45,8 @@ _RISEN = 2.0
 """Growth of a unit's output that makes it one that was learned."""
 _RISING = 1.5
 """A fall that becomes this much faster after the start is a stage to come, and not the end of one."""
+_SWING = 1e-3
+"""Part of what is gained by which a loss that swings rises again."""
 
 
 class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
@@ -225,6 +227,12 @@ def _changed(before: Moment, after: Moment, mixed: bool) -> tuple[tuple[int, ...
     return turned_on(was, now), tuple(map(int, np.flatnonzero(before.active & ~after.active)))
 
 
+def _swings(curve: LossCurve, start: int, row: int, rest: int) -> bool:
+    """Whether the loss only stands still to rise again, as that of a heavy ball does; no flow has it rise."""
+    again = float(curve.loss[row:rest].max(initial=-math.inf)) - float(curve.loss[row])
+    return again > _SWING * float(curve.loss[start] - curve.loss[rest])
+
+
 def _landings(walk: Walk, curve: LossCurve) -> list[int]:
     """Rows of the curve on its plateaus: where all active units rested, and within a transition
     where the curve itself shows a rest before the next unit takes over."""
@@ -236,7 +244,8 @@ def _landings(walk: Walk, curve: LossCurve) -> list[int]:
         start = landings[-1]
         if curve.loss[start] - curve.loss[rest] <= _LEAST_DROP * walk.untrained:
             continue  # nothing was gained: the units belong to the next stage
-        between = [start + jump.index_after for jump in find_jumps(curve.part(start, rest))[:-1]]
+        rows = [start + jump.index_after for jump in find_jumps(curve.part(start, rest))[:-1]]
+        between = [row for row in rows if not _swings(curve, start, row, rest)]
         landings += between if walk.problem.smooth else _beyond_chatter(curve, start, between, rest)
         landings.append(rest)
     return landings

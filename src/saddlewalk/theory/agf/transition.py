@@ -44,7 +44,7 @@ def pass_transition(walk: "Walk") -> Stopped | None:
         if walk.apply(margins):
             continue
         if float(margins.resting) <= walk.at.at_event or not walk.active.any():
-            if _comes_to_rest(walk, margins):
+            if comes_to_rest(walk, margins):
                 return None
             continue
         tolerance, before = walk.tolerance(plateau=False, kind=kind), taken
@@ -60,7 +60,7 @@ def pass_transition(walk: "Walk") -> Stopped | None:
                     walk.mix_dormant()  # what woke may be a trace of what others have learned
                     margins, reached = walk.margins_in_transition(), walk.at.at_event
                 rests = not walk.apply(margins, reached) and float(margins.resting) <= reached
-                if rests and _comes_to_rest(walk, margins):
+                if rests and comes_to_rest(walk, margins):
                     return None
             elif _settled(walk, piece, passed, walk.evaluations - spent):
                 if _settle(walk):
@@ -73,8 +73,14 @@ def pass_transition(walk: "Walk") -> Stopped | None:
     return Stopped.LIMIT
 
 
-def _comes_to_rest(walk: "Walk", margins: Margins) -> bool:
-    """Rest, if what is left is a tail in closed form, or nothing; else go on until nearer to it."""
+def comes_to_rest(walk: "Walk", margins: Margins) -> bool:
+    """Rest, if what is left is a tail in closed form, or nothing; else go on until nearer to it.
+
+    Parameters
+    ----------
+    walk : where it is, and the curve behind it.
+    margins : how far each event is there.
+    """
     if walk.real_time:
         walk.active &= ~np.asarray(margins.dozing)
     learned = float(margins.view.loss) <= walk.nothing
