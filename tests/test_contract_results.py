@@ -63,6 +63,9 @@ def examples():
         sw.diagnose.find_regime(path),
         sw.diagnose.saddle_test(path),
         sw.diagnose.effective_width(path),
+        sw.diagnose.find_stability(
+            sw.train(task, sw.units.Dense(1, "relu"), 0.1, optimizer="descent", max_steps=50)
+        ),
         sw.diagnose.conserved_drift(sw.train(task, sw.units.Dense(1, "relu"), 0.1, max_time=1.0)),
         features,
         history,

@@ -755,8 +755,8 @@ def test_measures_are_what_the_verbs_say(name, tmp_path):
 def test_parameters_are_known_before_anything_runs():
     with pytest.raises(sw.InputError, match="'dim'"):
         check_parameters("train", "diagonal", ["dimm"])
-    with pytest.raises(sw.InputError, match="no parameter 'learning_rate'"):
-        check_parameters("predict", "diagonal", ["learning_rate"])
+    with pytest.raises(sw.InputError, match="no parameter 'batch_size'"):
+        check_parameters("predict", "diagonal", ["batch_size"])
     with pytest.raises(sw.InputError, match="compare"):
         find_measure("compair")
 
