@@ -530,3 +530,25 @@ def test_the_edge_of_stability_is_seen_in_a_run():
     assert sw.diagnose.find_stability(
         sw.train(task, units, 1e-3, optimizer=opt.Momentum(1e-3), max_steps=100)
     ).edge == pytest.approx(2 * 1.9 / 1e-3)
+
+
+def test_momentum_above_degree_2_has_to_get_going():
+    task, units = sw.tasks.in_context_regression([4, 2, 1], 16), sw.units.LinearAttention(3)
+    rule = opt.GradientDescent(5e-3)
+    path = sw.train(task, units, 1e-2, optimizer=rule, max_steps=20_000)
+    late = sw.compare(sw.predict(task, units, 1e-2, optimizer=rule), path)
+    flow = sw.compare(sw.predict(task, units, 1e-2), path)
+    assert late.order
+    assert late.time_error[0] < 2e-3 < 0.01 < flow.time_error[0]
+
+
+def test_a_prediction_from_the_middle_of_a_training_has_its_balls_on_their_way():
+    task, units = sw.tasks.linear_map(3, 3, decay=1.0, seed=0), sw.units.Dense(3, "linear")
+    rule = opt.Momentum(4e-3)
+    path = sw.train(task, units, 1e-6, optimizer=rule)
+    first, second = path.stages[:2]
+    saved = path.data["saved"].values
+    at = int(np.searchsorted(saved, 0.5 * (first.time + second.time)))
+    ahead = sw.predict(task, units, 1e-6, optimizer=rule, start=path.parameters[at])
+    left = second.time - saved[at]
+    assert ahead.jump_times[0] == pytest.approx(left, rel=0.05)

@@ -35,6 +35,8 @@ _RECORDS = 8
 """Moments of one compiled call; units wake and sleep at its end."""
 _MOST_STEPS = 50_000
 """Of one transition; what has not come to rest by then creeps, and a creeping ball is gradient flow."""
+_CREEPING = 5000
+"""Steps in which a unit above degree 2 grows e-fold, that make its plateau one of gradient flow."""
 _HUGE = 1e100
 """A weight of this size is on its way to infinity."""
 _STILL = 1e-3
@@ -69,7 +71,9 @@ class SteppedWalk(Walk):
         self._first_plateau = True
 
     def _alternate(self) -> Stopped:
-        if self.begun:
+        if self.begun:  # in the middle of a training balls are on their way
+            self._follow(np.zeros_like(self.active))
+            self._first_plateau = False
             stopped = self._descend()
             if stopped:
                 return stopped
@@ -87,16 +91,19 @@ class SteppedWalk(Walk):
 
     def _cross(self) -> Stopped | None:
         """Dormant units climb in steps, with the residual frozen, until the first wakes."""
-        if self.above_2:  # a step makes little of what is tiny: the ball only sets the clock
+        if (
+            self.above_2 and self._creeps
+        ):  # a step makes nothing of what is tiny: the ball is a clock
+            resting = self.active.copy()
             stopped = cross_plateau(self)
-            self._follow()
+            self._follow(resting)
             return stopped
         self.begin_phase()
         if self.rotatable and not self.active.all():
             self.mix_dormant()
         phase = self.phase(plateau=True)
-        if not self._first_plateau:
-            self._follow(phase)
+        if not (self._first_plateau or self.above_2):
+            self._follow(self.active, phase)
         self._first_plateau = False
         margins, steps = phase.margins(self.theta), self.at.first_steps
         while (margins.waking > self.at.at_event).all():
@@ -112,7 +119,8 @@ class SteppedWalk(Walk):
             ahead = self._leap(phase, margins)
             if ahead is None:
                 self._climb(phase, margins, steps)
-                steps, ahead = 2 * steps, phase.margins(self.theta)
+                steps = steps if self.above_2 else 2 * steps
+                ahead = phase.margins(self.theta)
             margins = ahead
         self.end_tail(self.lasted)
         row = self.record.add(np.array([[self.time, self.present_loss, 0.0]]))
@@ -120,16 +128,24 @@ class SteppedWalk(Walk):
         self.wake(margins, self.at.at_event)
         return None
 
-    def _follow(self, phase: Phase | None = None) -> None:
+    @property
+    def _creeps(self) -> bool:
+        """Whether dormant units would take thousands of steps to grow at all."""
+        residual = self.ask(compiled.residual, self._only_active)
+        growth = self._growth(np.asarray(self.ask(compiled.climb, self.theta, residual)))
+        fastest = float(growth[~self.active].max(initial=0.0))
+        return fastest * self.ball.time_per_step * _CREEPING < 1
+
+    def _follow(self, resting: np.ndarray, phase: Phase | None = None) -> None:
         """Balls of dormant units that have climbed for long, and of active ones that rest."""
         if phase is not None:
             leap = stepped_leap(self.problem, self.theta, self.balls, phase.climb, self.ball)
             if leap is not None:
-                self.balls = np.where(self.active[:, None], 0.0, leap.following(self.theta))
+                self.balls = np.where(resting[:, None], 0.0, leap.following(self.theta))
                 return
         residual = self.ask(compiled.residual, self._only_active)
         climb = np.asarray(self.ask(compiled.climb, self.theta, residual))
-        self.balls = np.where(self.active[:, None], 0.0, self.ball.time_per_step * climb)
+        self.balls = np.where(resting[:, None], 0.0, self.ball.time_per_step * climb)
 
     def _leap(self, phase: Phase, margins: Margins) -> Margins | None:
         """Whole steps in closed form up to where the first unit wakes; none where it is not worth it."""
@@ -171,7 +187,10 @@ class SteppedWalk(Walk):
         leap = leap_of(self.problem, self.theta, phase.climb)
         rate = self._growth(np.asarray(phase.climb(self.theta))) if leap is None else leap.fastest
         fastest = np.maximum(rate, 1e-300)
-        waking = (margins.waking + 0.5 * self.late) / (2 * self.ball.growth(fastest))
+        distance = margins.waking + 0.5 * self.late
+        if leap is None:  # above degree 2 growth is faster at the end of the way than now
+            distance = np.minimum(distance, 2 * _GROWTH * _RECORDS)
+        waking = distance / (2 * self.ball.growth(fastest))
         left = min(float(waking.min()), self.horizon) / self.ball.time_per_step
         steps = self._advance(int(min(most, max(1.0, left))), 1, plateau=phase)
         self.lasted += steps * self.ball.time_per_step
@@ -210,7 +229,7 @@ class SteppedWalk(Walk):
                 self.rest()
                 return None
         stopped = pass_transition(self)
-        self._follow()
+        self._follow(self.active)
         return stopped
 
     def _stride(self) -> int:
