@@ -187,7 +187,7 @@ class SteppedWalk(Walk):
         leap = leap_of(self.problem, self.theta, phase.climb)
         rate = self._growth(np.asarray(phase.climb(self.theta))) if leap is None else leap.fastest
         fastest = np.maximum(rate, 1e-300)
-        distance = margins.waking + 0.5 * self.late
+        distance = np.asarray(margins.waking) + 0.5 * self.late
         if leap is None:  # above degree 2 growth is faster at the end of the way than now
             distance = np.minimum(distance, 2 * _GROWTH * _RECORDS)
         waking = distance / (2 * self.ball.growth(fastest))
