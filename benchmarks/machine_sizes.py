@@ -171,19 +171,17 @@ def table(rows):
 
 
 NOTE = """\
-The rows of the CPU were measured beside up to twenty other processes on two cores: seconds of the clock say
-nothing at n = 10,000, those of the processor are enlarged by up to two times. Ours are of the code before
-searches took the precision of the machine, a factor served several updates, and both kinds of updates were
-made on a first level of 1,500 samples. n = 30,000 did not end in 900 s of the clock on that machine and has
-not been measured on a free one; nor have 100,000 and 1,000,000. The code after that, once: n = 3,000 in 2.7
-s of the processor, error 0.0314.
+Measured beside other work: the seconds of the clock say little, those of the processor are up to twice what a
+free one takes. Ours are those of an earlier search, in double precision; today's took 2.7 s of the processor
+at n = 3,000, with error 0.0314. n = 30,000 did not end in 900 s of the clock beside that work; it and more
+samples have not been measured on a free processor.
 """
 
 
 NOTE_GPU = """\
-All cases had 430 s together: xRFM at n = 1,000,000 had one second left, and our second fit there was
-cut. Other work ran beside, on other cores. What a first fit takes longer than the next is the start of
-CUDA, about a second.
+xRFM at n = 1,000,000 was not run. Other work ran beside, on other cores. What a first fit takes longer than
+the next is the start of CUDA, about a second. At n = 100,000 our error is larger than at 30,000; why is not
+known.
 """
 
 

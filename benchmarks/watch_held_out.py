@@ -324,15 +324,45 @@ def line(part, name, rows):
     return f"| {' | '.join(map(str, cells))} |"
 
 
+BINS = (0.0, 0.05, 0.3, 0.5, 0.7, 0.9, 1.0)
+CHANCES = """
+What a chance is worth there: looks before a drop and quiet ones, by the chance that was told. It ranks looks;
+it is no frequency.
+
+| half | chance told | on average | a drop came | looks |
+| --- | --- | --- | --- | --- |
+"""
+
+
+def chances(part, rows):
+    """Chances told beside how often drops came."""
+    known_ = [r for r in rows if r["place"] in ("before", "quiet") and not math.isnan(r["chance"])]
+    for low, high in itertools.pairwise(BINS):
+        some = [r for r in known_ if low <= r["chance"] < high or r["chance"] == high == 1]
+        if some:
+            told = np.mean([r["chance"] for r in some])
+            drops = np.mean([r["place"] == "before" for r in some])
+            yield f"| {part} | {low:g} to {high:g} | {told:.2f} | {drops:.2f} | {len(some)} |"
+
+
 def page(rows):
-    lines = []
+    lines, worth = [], []
     for part in PARTS:
         own = [r for r in rows if r["part"] == part]
         kinds = [name for name in PARTS[part] if any(r["kind"] == name for r in own)]
         lines += [line(part, name, [r for r in own if r["kind"] == name]) for name in kinds]
         lines += [line(part, "**all**", own)] if own else []
+        worth += chances(part, own)
     head = f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
-    return HEAD.format(probe=PROBE) + head + "\n".join(lines) + "\n"
+    return (
+        HEAD.format(probe=PROBE)
+        + head
+        + "\n".join(lines)
+        + "\n"
+        + CHANCES
+        + "\n".join(worth)
+        + "\n"
+    )
 
 
 def main():

@@ -1,8 +1,8 @@
 r"""Deep networks: hidden layers in a row, :math:`f = g_{out}(\sum_i \phi(g_{in}(x); u_i)\, v_i)` for each.
 
 A deep network is no sum of units, so it counts as one unit here that holds all the weights: it can be
-trained, but AGF does not predict it. Its hidden layers are sums of units, between the layers before and
-after: what Saddle-to-Saddle Dynamics says about units holds in each of them.
+trained, and its first escape is predicted (`theory.deep`); linear ones are predicted whole. Its hidden
+layers are sums of units, between the layers before and after: what Saddle-to-Saddle Dynamics says about units holds in each of them.
 """
 
 import dataclasses

@@ -157,7 +157,7 @@ class Outlook:
         return self.state is State.PLATEAU and math.isfinite(self.steps)
 
     def chance(self, early: float = 0.0) -> float:
-        """How sure it is that the loss stands still and a drop comes, between 0 and 1.
+        """A score between 0 and 1 for that the loss stands still and a drop comes; no frequency.
 
         The pace on the probe decides; the drop of all data is slower than that of a part of them.
 

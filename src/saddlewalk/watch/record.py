@@ -46,7 +46,7 @@ class Look:
     sizes: Float[np.ndarray, " unit"] = field(default_factory=lambda: np.zeros(0), repr=False)
     """Length of each unit."""
     chance: float = math.nan
-    """How sure it is that the loss stands still and a drop comes, whether or not it is known when."""
+    """A score, and no frequency, for a loss that stands still and a drop that comes, known when or not."""
     held_out: float = math.nan
     """Loss of data that are held out; where there are such, state and forecast are about it."""
 

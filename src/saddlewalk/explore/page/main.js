@@ -72,7 +72,7 @@
     return element("div", { class: "slider" }, element("label", { for: id }, one.words), output, input, ...(one.about ? [element("small", {}, one.about)] : []));
   }
 
-  const valueOf = (one) => (one.values ? one.values[one.value] : one.log ? one.value : one.value);
+  const valueOf = (one) => (one.values ? one.values[one.value] : one.value);
 
   function shown(one) {
     const value = valueOf(one);
