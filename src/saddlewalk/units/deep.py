@@ -2,7 +2,8 @@ r"""Deep networks: hidden layers in a row, :math:`f = g_{out}(\sum_i \phi(g_{in}
 
 A deep network is no sum of units, so it counts as one unit here that holds all the weights: it can be
 trained, and its first escape is predicted (`theory.deep`); linear ones are predicted whole. Its hidden
-layers are sums of units, between the layers before and after: what Saddle-to-Saddle Dynamics says about units holds in each of them.
+layers are sums of units, between the layers before and after: what Saddle-to-Saddle Dynamics says about
+units holds in each of them.
 """
 
 import dataclasses
