@@ -276,7 +276,7 @@ def _learn(recursion: Recursion, x: Any, y: Any, judge: Any, updates: int) -> Le
         last = machine
         if step == updates:
             break
-    assert last is not None
+    assert isinstance(last, Machine)  # of all samples at once, no tree
     return Learning(np.array(accuracy), last)
 
 
