@@ -210,7 +210,7 @@ def bad_files(folder):
     ("arguments", "message"),
     [
         (["predict", "diagnal"], "Did you mean 'diagonal'"),
-        (["predict", "xyz"], "Known: attention, diagonal"),
+        (["predict", "xyz"], "Known: attention, deep, "),
         (["predict", "diagonal", "--scale", "0"], "positive number"),
         (["predict", "diagonal", "--scale=-1"], "positive number"),
         (["predict", "diagonal", "--scale", "nan"], "positive number"),

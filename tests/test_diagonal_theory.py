@@ -21,6 +21,7 @@ from saddlewalk.theory.diagonal import (
     limit_sequence,
     waiting_times,
 )
+from saddlewalk.theory.diagonal.potential import potential_of
 
 UNITS = sw.units.Diagonal()
 
@@ -252,9 +253,10 @@ def test_lengths_beside_the_active_columns_are_kept_up():
     """Updated direction by direction, they are what projections from scratch leave."""
     x, y = random_design(3)
     regression = Regression.of(sw.tasks.from_arrays(x, y))
-    _, after = finite_scale._transition(regression, 1e-6, finite_scale.first_plateau(regression))
+    potential, first = potential_of(1e-6), finite_scale.first_plateau(regression)
+    _, after = finite_scale._transition(regression, potential, first)
     for _ in range(6):
-        _, after = finite_scale._transition(regression, 1e-6, after)
+        _, after = finite_scale._transition(regression, potential, after)
     active = regression.design[:, after.beta != 0]
     left = regression.design - active @ np.linalg.lstsq(active, regression.design, rcond=None)[0]
     dormant = after.beta == 0

@@ -669,9 +669,11 @@ def test_targets_must_fit_the_network(stored):
     for loss in ("mse", "squared"):
         with pytest.raises(sw.InputError, match="gives 2 numbers a sample and the data 1"):
             stored_features(file, x, labels, "relu", loss=loss)
-    for wrong in (labels + 0.5, labels + 1, labels - 1, labels * np.nan, np.full(30, "a")):
+    for wrong in (labels + 0.5, labels + 1, labels - 1, labels * np.nan):
         with pytest.raises(sw.InputError, match="from 0 to 1"):
             stored_features(file, x, wrong, "relu", loss="cross-entropy")
+    with pytest.raises(sw.InputError, match="a single label, 'a'"):
+        stored_features(file, x, np.full(30, "a"), "relu", loss="cross-entropy")
     with pytest.raises(sw.InputError, match="one-hot"):
         stored_features(file, x, np.full((30, 2), 0.5), "relu", loss="cross-entropy")
     one, other = (

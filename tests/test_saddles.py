@@ -800,11 +800,6 @@ def test_predict_train_and_compare_take_the_architectures(kind):
     assert np.nanmax(report.time_error) < 0.02
 
 
-def test_deep_networks_are_not_predicted(small_regression):
-    with pytest.raises(sw.InputError, match="sum of units"):
-        sw.predict(small_regression, Deep((Dense(2, "linear"),)), 1e-3)
-
-
 # --- runs -------------------------------------------------------------------------------------------
 
 POINTS = [[1, 0.5], [-1, 2]]
