@@ -1,4 +1,4 @@
-"""Whether a training is a staircase, predicted and seen: a measure for diagrams of scale, width, steps and optimizer."""
+"""Whether a training is a staircase, predicted and seen: a measure for phase diagrams."""
 
 from typing import Any
 
