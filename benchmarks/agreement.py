@@ -133,6 +133,9 @@ benchmarks/agreement.py`. Errors of jump times are relative; levels are relative
 `numeric` is AGF in real time, `algorithm-1` is AGF as printed, `closed` uses the theorem's formulas at
 this scale, `limit` those for a vanishing one. `stages` were predicted, `found` seen in the simulated
 curve alone, on average. On modular addition `algorithm-1` has three starts: its cost phases are slow.
+Tables of their own: [other losses](losses.md#how-well-it-holds),
+[optimizers](optimizers.md#how-well-it-agrees), [depth](depth.md#how-well-it-holds).
+What to expect of a network of yours: [staircase](staircase.md).
 
 | setting | method | alpha | order right | stages | found | time error | mean | worst | level error |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |

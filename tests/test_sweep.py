@@ -720,7 +720,7 @@ def test_studies_that_come_with_the_package(tmp_path):
     assert cell["jumps"] == 3
     assert cell["first_jump"] < cell["last_jump"]
     assert len(load_sweep("agf-3").plan) == 24
-    with pytest.raises(sw.InputError, match="Studies: agf-3, optimizer-scale, rich-1b"):
+    with pytest.raises(sw.InputError, match="Studies: agf-3, optimizer-scale, rate-scale, rich-1b"):
         load_sweep("agf3")
 
 

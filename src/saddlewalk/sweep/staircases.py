@@ -1,4 +1,4 @@
-"""Whether a training is a staircase, predicted and seen: a measure for diagrams of scale and optimizer."""
+"""Whether a training is a staircase, predicted and seen: a measure for phase diagrams."""
 
 from typing import Any
 
@@ -15,18 +15,23 @@ _MOST_STEPS = 60_000
 
 
 def linear_staircase(
-    optimizer: str, scale: float, learning_rate: float = 2e-3, seed: int = 0
+    scale: float,
+    optimizer: str = "flow",
+    learning_rate: float = 2e-3,
+    seed: int = 0,
+    width: int = _DIM,
 ) -> dict[str, float]:
     """Part of the time of its fall that the loss of a linear network rests, predicted and seen.
 
     Parameters
     ----------
-    optimizer : its name, or "flow" for gradient flow.
     scale : of the start.
+    optimizer : its name, or "flow" for gradient flow.
     learning_rate : of the optimizer.
     seed : of the map and of the start.
+    width : number of units.
     """
-    task, units = linear_map(_DIM, _DIM, decay=1.0, seed=seed), Dense(_DIM, "linear")
+    task, units = linear_map(_DIM, _DIM, decay=1.0, seed=seed), Dense(width, "linear")
     steps: dict[str, Any] = {}
     if optimizer != "flow":
         steps = {"optimizer": optimizer, "learning_rate": learning_rate}
