@@ -9,8 +9,8 @@ all other classes k:
 
 What this changes for the staircase: on separable data margins grow like log t, and with units of degree 2
 residuals fall like 1/(t log t) and active units grow like :math:`\sqrt{\log t}`. While a dormant unit of
-size :math:`\epsilon` has at most :math:`\rho > 1` times the utility of the active ones, its logarithm gains at
-most :math:`\rho` times what theirs does, and it does not catch up before
+size :math:`\epsilon` has at most :math:`\rho > 1` times the utility of the active ones, its logarithm gains
+at most :math:`\rho` times what theirs does, and it does not catch up before
 :math:`\log t \sim \epsilon^{-2/(\rho - 1)}`: in practice the staircase ends at separation. Active directions
 go on turning, and units that are only small go on growing, on the clock log t. Levels before it are those of
 minima at finite weights, or slope like 1/(t log t) where a part of the samples is already told apart.

@@ -8,8 +8,8 @@ it leaves has the singular values at which the others grow on, and utilities add
 
 The loss within a stage is taken along the straight line
 :math:`\beta(c) = \beta_{k-1} + c\, (\beta_k - \beta_{k-1})`, on which the mode grows by
-:math:`\dot c = 2 \sigma c\, \ell'(c) / \ell'(0)`: exact for one mode that does not turn, else a picture by which
-stages that flow into each other are joined, and by which the first is seen to come to rest.
+:math:`\dot c = 2 \sigma c\, \ell'(c) / \ell'(0)`: exact for one mode that does not turn, else a picture by
+which stages that flow into each other are joined, and by which the first is seen to come to rest.
 
 At finite scale, as long as the first mode keeps its direction (u, v), as it does for white inputs whose
 classes are symmetric about it, its strength s follows
