@@ -1,6 +1,8 @@
 """Losses: what is known of each, labels as classes, minima at infinity, closed forms: against other tools."""
 
+import itertools
 import json
+import math
 
 import jax
 import jax.numpy as jnp
@@ -283,6 +285,43 @@ def test_separable_data_end_the_staircase(apart, activation):
     assert len(report.stages_observed) == len(stairs.stages)
 
 
+@in_float64
+def test_what_goes_on_after_separation():
+    """On from where `train` ends, with SciPy along log t: directions turn, and what is small grows."""
+    x = np.array([[5.0, 0.0], [-5.0, 0.0], [1.0, 2.0], [-1.0, -2.0]])
+    y = np.array([1.0, -1.0, 1.0, -1.0])
+    path = sw.train(sw.tasks.from_arrays(x, y), sw.units.Diagonal(), 1e-2, loss="logistic")
+    assert path.stopped == "separated"
+    for said in ("right side", "like 1/time", "weights grow", "turn", "small go on growing"):
+        assert said in path.stopped.sentence
+    start = np.asarray(path.parameters[-1]).ravel()  # (p, q) of each coefficient
+
+    def coefficients(pq):
+        p, q = pq.reshape(2, 2).T
+        return (p**2 - q**2) / 2
+
+    def velocity(log_t, pq):
+        push = (y * special.expit(-y * (x @ coefficients(pq)))) @ x / 4
+        return math.exp(log_t) * (pq.reshape(2, 2) * np.stack([push, -push], axis=1)).ravel()
+
+    first = math.log(path.data["saved"].values[-1])
+    last = math.log(1e12)
+    run = integrate.solve_ivp(
+        velocity, (first, last), start, "LSODA", [math.log(1e6), last], rtol=1e-9, atol=1e-12
+    )
+    begin, *later = [coefficients(pq) for pq in (start, *run.y.T)]
+    np.testing.assert_allclose(begin, [8.39, 0.30], rtol=0.02)
+    np.testing.assert_allclose(later[-1], [25.6, 2.8], rtol=0.01)
+    # twice the utility of what is active: its logarithm gains twice as much
+    gains = np.log(later[-1] / begin)
+    assert gains[1] == pytest.approx(2 * gains[0], rel=0.01)
+    on_clock = [
+        np.logaddexp(0, -y * (x @ beta)).mean() * t * np.log(t)
+        for beta, t in zip(later, (1e6, 1e12), strict=True)
+    ]
+    assert on_clock[1] == pytest.approx(on_clock[0], rel=0.05)  # not 1/t: that is off by two
+
+
 def test_a_tail_at_infinity_is_no_stage():
     """The loss of one separable sample, log(1 + exp(-s)) with s growing like log t, falls once."""
     time = np.geomspace(1e-2, 1e8, 4000)
@@ -398,6 +437,82 @@ def test_ranks_end_at_the_convex_minimum(overlapping):
     np.testing.assert_allclose(theory.limit.stages[0].loss, walked.stages[0].loss, atol=0.02)
 
 
+@pytest.mark.parametrize(
+    ("method", "turned"),
+    [("closed", 0.0), ("closed", 0.3), ("limit", 0.0), ("limit", 0.3), ("numeric", 0.0)],
+)
+def test_where_nothing_is_accelerated_nothing_is_learned(method, turned):
+    """Exclusive or: the gradient at zero vanishes, but for rounding where the square is turned."""
+    x = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    x = x @ np.array([[np.cos(turned), -np.sin(turned)], [np.sin(turned), np.cos(turned)]])
+    task = sw.tasks.from_arrays(x, np.array([1.0, -1.0, -1.0, 1.0]))
+    stairs = sw.predict(task, sw.units.Dense(3, "linear"), 1e-4, loss="logistic", method=method)
+    assert stairs.stages == ()
+    assert stairs.stopped == "no utility left"
+    (kept,) = [a for a in stairs.assumptions if a.name.startswith("the first mode keeps")]
+    assert kept.holds
+    assert kept.value == 0.0
+
+
+def test_stages_that_flow_into_each_other_are_one():
+    """Where `numeric` has one stage, and where two; between them the limit is early, and says so."""
+    units = sw.units.Dense(3, "linear")
+    for seed, stages, scale in ((1, 1, 1e-2), (0, 2, 1e-2), (1, 2, 1e-8)):
+        task = sw.tasks.gaussian_classes(60, 4, 3, 3.0, seed=seed)
+        closed, numeric = (
+            sw.predict(task, units, scale, loss="cross-entropy", method=method)
+            for method in ("closed", "numeric")
+        )
+        assert len(closed.stages) == len(numeric.stages) == stages
+        assert closed.stages[-1].loss == pytest.approx(numeric.stages[-1].loss, abs=1e-5)
+        (later,) = [a for a in closed.assumptions if a.name.startswith("later stages")]
+        assert later.holds == (later.value < 0.1)
+        if seed == 0:
+            early = 1 - closed.jump_times[1] / numeric.jump_times[1]
+            assert 0.2 < early < 0.3
+            assert not later.holds
+
+
+def test_the_wait_of_later_stages_ends_as_the_scale_vanishes():
+    """The first stage comes to rest in a time of its own, the wait grows like log(1/alpha)."""
+    task, units = sw.tasks.gaussian_classes(60, 4, 3, 3.0, seed=3), sw.units.Dense(3, "linear")
+    parts = []
+    for scale in (1e-6, 1e-12):
+        stairs = sw.predict(task, units, scale, loss="cross-entropy", method="limit")
+        parts.append(next(a for a in stairs.assumptions if a.name.startswith("later stages")))
+    assert parts[0].value == pytest.approx(2 * parts[1].value, rel=0.05)
+    assert [one.holds for one in parts] == [False, True]
+
+
+def cases_of_closed_forms():
+    sparse = sw.tasks.sparse_regression(samples=40, dim=4)
+    alone = DiagonalLossTheory.example().problem.task
+    clouds = sw.tasks.gaussian_classes(60, 4, 3, 3.0)
+    return {
+        "linear": (clouds, sw.units.Dense(3, "linear"), "cross-entropy"),
+        "diagonal, any loss": (alone, sw.units.Diagonal(), "logistic"),
+        "diagonal": (sparse, sw.units.Diagonal(), "squared"),
+        "deep diagonal": (sparse, sw.units.DeepDiagonal(3), "squared"),
+    }
+
+
+@pytest.mark.parametrize("name", list(cases_of_closed_forms()))
+def test_closed_forms_end_at_the_largest_time(name):
+    task, units, loss = cases_of_closed_forms()[name]
+    whole = sw.predict(task, units, 1e-4, loss=loss, method="closed")
+    assert len(whole.stages) > 1
+    end = 0.5 * (whole.jump_times[0] + whole.jump_times[1])
+    cut = sw.predict(task, units, 1e-4, loss=loss, method="closed", max_time=end)
+    assert cut.jump_times == whole.jump_times[:1]
+    assert cut.loss_levels == whole.loss_levels[:2]
+    assert cut.stopped == "limit"
+    later = sw.predict(
+        task, units, 1e-4, loss=loss, method="closed", max_time=2 * whole.jump_times[-1]
+    )
+    assert later.stopped == whole.stopped
+    assert later.jump_times == whole.jump_times
+
+
 def test_closed_forms_that_do_not_hold_are_refused(overlapping):
     two = sw.tasks.gaussian_classes(30, 3, 2)
     with pytest.raises(sw.InputError, match="each sample sees one input alone"):
@@ -447,7 +562,18 @@ def test_width_saddle_test_and_regime_take_the_loss(overlapping):
     phases = sw.diagnose.find_phases(path)
     assert phases.phases
     width = sw.diagnose.effective_width(path)
-    assert 1 <= width.width <= 5
+    # which units point the same way, and what each of these groups is worth: two count, one does not
+    theta, x = np.asarray(path.parameters[-1]), np.asarray(overlapping.x)
+    unit = theta / np.linalg.norm(theta, axis=1, keepdims=True)
+    groups = {tuple(row) for row in (unit @ unit.T > 0.999).tolist()}
+    hidden = np.maximum(x @ theta[:, :4].T, 0)
+    worth = sorted(
+        0.5 * np.mean(np.sum((hidden[:, list(of)] @ theta[list(of), 4:]) ** 2, axis=1))
+        for of in groups
+    )
+    assert len(worth) == 3
+    assert 4 * worth[0] < width.tolerance < worth[1] / 50
+    assert width.width == 2
     doubled = problem.resized(10)
     layer = problem.take(path.parameters[-1])
     both = type(layer)(
@@ -455,7 +581,19 @@ def test_width_saddle_test_and_regime_take_the_loss(overlapping):
     )
     theta = doubled.put(np.zeros((10, problem.size)), both)
     assert sw.diagnose.effective_width(doubled, theta).width == width.width
-    assert sw.diagnose.find_regime(path).name in ("rich", "delayed rich", "too early")
+    # rich: the kernel turns, while at its first pace hardly any loss would be gone; and it is not late
+    regime = sw.diagnose.find_regime(path)
+    kernels = []
+    for state in (path.parameters[0], path.parameters[-1]):
+        rows = jax.jacobian(problem.function)(jnp.asarray(state)).reshape(len(x) * 3, -1)
+        kernels.append(np.asarray(rows @ rows.T))
+    inner = [float(np.sum(a * b)) for a, b in itertools.combinations_with_replacement(kernels, 2)]
+    turned = 1 - inner[1] / math.sqrt(inner[0] * inner[2])
+    assert regime.kernel_distance == pytest.approx(turned, rel=1e-6)
+    assert turned > 0.1
+    slope = np.asarray(jax.grad(problem.loss)(jnp.asarray(path.parameters[0])))
+    assert 40.0 * np.sum(slope**2) < 1e-3 * path.loss[0]
+    assert regime.name == "rich"
 
 
 @in_float64

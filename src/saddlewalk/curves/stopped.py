@@ -15,8 +15,8 @@ class Stopped(Word):
     )
     SEPARATED = (
         "separated",
-        "separated: every sample is on its right side; the loss goes on to fall like 1/time, and the weights "
-        "to grow like a power of its logarithm, but nothing new is learned",
+        "separated: every sample is on its right side; what follows goes with the logarithm of time: the "
+        "loss falls about like 1/time, weights grow, directions turn, and units that are small go on growing",
     )
     CONVERGED = "converged", "converged: no unit has utility left that counts, or goes anywhere"
     SLOW = (

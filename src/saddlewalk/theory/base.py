@@ -6,7 +6,7 @@ a cached property, computed once, when it is first asked for; so is what each me
 
 import abc
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar, cast
 
@@ -83,6 +83,20 @@ class Outcome:
     """Right-hand sides that were evaluated, by methods that integrate."""
     expected_error: float | None = None
     """Expected relative error of the jump times, for methods that know it."""
+
+    def until(self, max_time: float) -> "Outcome":
+        """The same without what comes after a time."""
+        stages = tuple(stage for stage in self.stages if stage.time <= max_time)
+        curve = self.curve
+        if curve is not None:
+            curve = tuple(one[curve[0] <= max_time] for one in curve)  # type: ignore[assignment]
+        return replace(
+            self,
+            stages=stages,
+            stopped=self.stopped if len(stages) == len(self.stages) else Stopped.LIMIT,
+            curve=curve,
+            expected_error=self.expected_error if stages else None,
+        )
 
 
 class AbstractTheory(abc.ABC, Generic[TaskT, UnitsT]):

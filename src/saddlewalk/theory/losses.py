@@ -7,10 +7,13 @@ all other classes k:
 
 .. math:: \max_W \sum_s m_s, \qquad 0 \le m_s \le D_s \cdot W x_s, \quad m_s \le 1 .
 
-What this changes for the staircase: on separable data the margins grow like log t and residuals fall like
-1/t, so a dormant unit gets :math:`\int r\, dt \sim \log \log t` for degree 2. It never wakes: the staircase
-ends at separation. Levels before it are those of minima at finite weights, or slope like 1/t where a part of
-the samples is already told apart.
+What this changes for the staircase: on separable data margins grow like log t, and with units of degree 2
+residuals fall like 1/(t log t) and active units grow like :math:`\sqrt{\log t}`. While a dormant unit of
+size :math:`\epsilon` has at most :math:`\rho > 1` times the utility of the active ones, its logarithm gains
+at most :math:`\rho` times what theirs does, and it does not catch up before
+:math:`\log t \sim \epsilon^{-2/(\rho - 1)}`: in practice the staircase ends at separation. Active directions
+go on turning, and units that are only small go on growing, on the clock log t. Levels before it are those of
+minima at finite weights, or slope like 1/(t log t) where a part of the samples is already told apart.
 """
 
 import numpy as np
@@ -27,8 +30,8 @@ _SOME = 1e-7
 
 Array = Float[np.ndarray, "rows columns"]
 _FOR_EVER = (
-    "the weights grow for ever and the last level is approached like 1/time; at 1 that level is the "
-    "infimum, and no further unit wakes"
+    "the weights grow for ever and the last level is approached about like 1/time; at 1 that level is the "
+    "infimum, and what is dormant then wakes exponentially late, if ever"
 )
 
 

@@ -107,8 +107,9 @@ def predict(
     adaptive : give each unit the learning rate norm^(2-kappa) of its own (appendix B.5).
     eta : what accelerated time is measured in: "norm" (that of a unit of mean size at the start, Eq
         20) or "mean" (the mean of the thresholds c_i over the units, section 2.1).
-    max_time : where "numeric", "algorithm-1" and the closed form of linear networks stop. The first two stop
-        by themselves when every dormant unit's utility has fallen to 1e-4 of its largest, as `train` does.
+    max_time : where "numeric", "algorithm-1" and the closed forms of linear and diagonal networks stop. The
+        first two stop by themselves when every dormant unit's utility has fallen to 1e-4 of its largest, as
+        `train` does.
     optimizer : what makes finite steps, as in `train`: gradient flow if none is given. Methods are then
         "numeric" (AGF in steps, or joined steps where there is no plateau to skip), and where they exist
         "closed" (sign descent on diagonal, Muon on linear networks), "flow" (normalized descent).

@@ -111,7 +111,7 @@ class DiagonalLossTheory(AbstractTheory[Samples, Diagonal]):
             eta=-math.log(alpha),
             initial_loss=self._first,
             curve=(times, np.array([total(time) for time in times])),
-        )
+        ).until(self.start.max_time)
 
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:

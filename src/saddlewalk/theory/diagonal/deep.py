@@ -72,7 +72,7 @@ class DeepDiagonalTheory(AbstractTheory[Moments, DeepDiagonal]):
             stopped=stopped,
             assumptions=(clear_order(steps, self._width_of_jump),),
             initial_loss=self._initial_loss,
-        )
+        ).until(self.start.max_time)
 
     @cached_property
     def limit(self) -> Outcome:

@@ -74,7 +74,7 @@ class DiagonalTheory(AbstractTheory[Moments, Diagonal]):
             eta=self._eta,
             initial_loss=self._initial_loss,
             expected_error=expected_error(stages, steps, self._initial_loss),
-        )
+        ).until(self.start.max_time)
 
     @cached_property
     def paper(self) -> Outcome:

@@ -6,6 +6,11 @@ map of their rank, which no loss but the squared one has in closed form: it is f
 it leaves has the singular values at which the others grow on, and utilities add up as ever
 (`accumulated_times`).
 
+The loss within a stage is taken along the straight line
+:math:`\beta(c) = \beta_{k-1} + c\, (\beta_k - \beta_{k-1})`, on which the mode grows by
+:math:`\dot c = 2 \sigma c\, \ell'(c) / \ell'(0)`: exact for one mode that does not turn, else a picture by
+which stages that flow into each other are joined, and by which the first is seen to come to rest.
+
 At finite scale, as long as the first mode keeps its direction (u, v), as it does for white inputs whose
 classes are symmetric about it, its strength s follows
 
@@ -25,13 +30,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from saddlewalk.curves import Stage, Stopped
+from saddlewalk.curves import LossCurve, Stage, Stopped
+from saddlewalk.curves.curve import FEWEST
 from saddlewalk.problem import Problem
 from saddlewalk.programs import compiled
 from saddlewalk.tasks import Samples, gaussian_classes
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.linear.maps import accumulated_times
 from saddlewalk.theory.losses import minimum_is_finite
+from saddlewalk.theory.merging import merged_on
 from saddlewalk.theory.staircase import Assumption
 from saddlewalk.units import Dense
 
@@ -42,6 +49,14 @@ _EXHAUSTED = 1e-4
 _TURNED = 0.05
 """Part of the first stage's gain that its mode may miss without turning."""
 _POLISH = 3000
+_ROUNDING = 1e-12
+"""Part of the mean length of r x, at zero, below which their mean is zero."""
+_AT_REST = 0.01
+"""Part of a stage's drop that is left when it counts as over."""
+_STILL = 0.1
+"""Part of the wait for a stage in which the one before may still be coming to rest."""
+_ALONG = np.linspace(-16.0, 0.0, 1500)
+"""Where a stage is looked at: log c."""
 
 Map = Float[np.ndarray, "c d"]
 
@@ -81,6 +96,8 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
         beta = np.zeros((task.outputs, task.inputs))
         found = [(beta, *self._loss_and_push(beta))]
         most = min(self.start.problem.width, task.outputs, task.inputs)
+        if np.linalg.norm(found[0][2], 2) <= _ROUNDING * self._mean_length:
+            return found  # a saddle that no linear unit leaves
         while len(found) <= most and not self._is_exhausted(*found[-1][1:]):
             found.append(self._best(found[-1]))
         return found
@@ -91,6 +108,15 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
         least = problem.infimum or 0.0
         small = np.linalg.norm(push, 2) <= _EXHAUSTED * np.linalg.norm(steepest, 2)
         return bool(small or loss - least <= _EXHAUSTED * (first - least))
+
+    @property
+    def _mean_length(self) -> float:
+        """E |r_0| |x|, by which the rounding of G_0 = E[r_0 x] is measured."""
+        task = self.task
+        y = jnp.asarray(task.y, dtype=float)
+        slopes = jax.vmap(jax.grad(self.start.problem.sample_loss))(jnp.zeros_like(y), y)
+        lengths = np.linalg.norm(slopes, axis=1) * np.linalg.norm(task.x, axis=1)
+        return float(np.asarray(task.weights) @ lengths)
 
     def _best(self, before: tuple[Map, float, Map]) -> tuple[Map, float, Map]:
         """The map of one rank more to which descent leads, with the top mode of the gradient added."""
@@ -134,9 +160,12 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
         limit."""
         self.start.check_dormant()
         eta = -math.log(self.start.norm)
+        if not self._accelerated:
+            return self._staircase([], eta)
         first, *later = self._accelerated
         time = self._first_time()
-        return self._staircase([time, *(time + eta * (tau - first) for tau in later)], eta)
+        outcome = self._staircase([time, *(time + eta * (tau - first) for tau in later)], eta)
+        return outcome.until(self.start.max_time)
 
     def _first_time(self) -> float:
         """When the first mode alone passes the middle of its stage, from the strength at the start."""
@@ -182,7 +211,36 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
             )
         ]
         _, last, push = ranks[-1]
-        return Outcome(tuple(stages), self._stopped(last, push), eta=eta, initial_loss=ranks[0][1])
+        initial = ranks[0][1]
+        assumptions: tuple[Assumption, ...] = ()
+        joined: tuple[Stage, ...] = tuple(stages)
+        falls = [fall for k, time in enumerate(times) if (fall := self._fall(k, time)) is not None]
+        if len(falls) == len(stages) > 1:
+            joined = merged_on(stages, _together(falls, ranks[-1][1]), initial)
+            assumptions = (_later_as_in_limit(falls[0], times),)
+        return Outcome(
+            joined, self._stopped(last, push), assumptions, eta=eta, initial_loss=initial
+        )
+
+    def _fall(self, place: int, middle: float) -> LossCurve | None:
+        """What a stage has left to take, along a straight line from map to map; half of it at `middle`.
+
+        Nothing is said where a loss that is not convex rises along that line at once.
+        """
+        (before, high, push), (after, low, _) = self.stages_of_rank[place : place + 2]
+        c = np.exp(_ALONG)
+        losses, slopes = (np.asarray(one) for one in _along(self._parts, after - before, c, before))
+        steepest = float(np.sum(push * (after - before)))
+        speed = -2 * np.linalg.norm(push, 2) * slopes / steepest
+        falls = (slopes < 0) & (losses > low + _EXHAUSTED * (high - low))
+        end = int(np.argmin(falls)) if not falls.all() else len(falls)
+        if end < FEWEST:
+            return None
+        pace = 1 / speed[:end]
+        time = np.append(0.0, np.cumsum(0.5 * (pace[1:] + pace[:-1]) * np.diff(_ALONG[:end])))
+        left = losses[:end] - low
+        time += middle - np.interp(-0.5 * (high - low), -left, time)
+        return LossCurve(time, left, (slopes * c * speed)[:end])
 
     def _stopped(self, loss: float, push: Map) -> Stopped:
         problem = self.start.problem
@@ -196,7 +254,8 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
         """A small start, modes apart, a first mode that keeps its direction, and where the minimum is."""
         norm = self.start.norm
         sigma = np.linalg.svd(self.stages_of_rank[0][2], compute_uv=False)
-        sigma = sigma[sigma > _EXHAUSTED * sigma[0]]
+        found = len(self.stages_of_rank) > 1
+        sigma = sigma[sigma > _EXHAUSTED * sigma[0]] if found else sigma[:0]
         gap = float((1 - sigma[1:] / sigma[:-1]).min(initial=1.0))
         blur = -1 / math.log(norm) if norm < 1 else math.inf
         missed = self._missed()
@@ -219,10 +278,12 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
 
     def _missed(self) -> float:
         (_, first, push), *others = self.stages_of_rank[:2]
+        if not others:
+            return 0.0
         u, _, v = np.linalg.svd(push)
         strengths = np.exp(np.linspace(-12.0, 6.0, 2000))
         losses = np.asarray(_along(self._parts, np.outer(u[:, 0], v[0]), strengths)[0])
-        level = others[0][1] if others else first
+        level = others[0][1]
         return float(max(losses.min() - level, 0.0) / max(first - level, 1e-300))
 
     @cached_property
@@ -234,6 +295,30 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
     def _loss_and_push(self, beta: Map) -> tuple[float, Map]:
         loss, gradient = _loss_and_gradient(self._parts, beta)
         return float(loss), -np.asarray(gradient)
+
+
+def _together(falls: list[LossCurve], lowest: float) -> LossCurve:
+    """The loss of stages that do not know of each other: the sum of what each has left to take."""
+    time = np.unique(np.concatenate([fall.time for fall in falls]))
+    time = time[time > 0]
+    loss, rate = np.full(len(time), lowest), np.zeros(len(time))
+    for fall in falls:
+        loss += np.interp(time, fall.time, fall.loss, right=0.0)
+        rate += np.interp(time, fall.time, fall.rate, left=0.0, right=0.0)
+    return LossCurve(time, loss, rate)
+
+
+def _later_as_in_limit(first: LossCurve, times: list[float]) -> Assumption:
+    """How much of the wait for the second stage the first one takes to come to rest."""
+    after = first.crossing(_AT_REST * float(first.loss[0]))
+    part = (after - times[0]) / (times[1] - times[0])
+    part = part if math.isfinite(part) else math.inf
+    return Assumption(
+        "later stages as in the limit: part of the wait for the second in which the first comes to rest",
+        part < _STILL,
+        part,
+        f"below {_STILL:g}, since the first is taken to rest at once; 'numeric' follows it",
+    )
 
 
 def _mode(push: Map, place: int) -> dict[str, Any]:
@@ -255,6 +340,8 @@ def _loss_and_gradient(parts: tuple[Any, ...], beta: Any) -> tuple[Array, Array]
 
 
 @compiled
-def _along(parts: tuple[Any, ...], mode: Any, strengths: Any) -> tuple[Array, Array]:
-    cost = lambda s: _cost(parts, s * jnp.asarray(mode))  # noqa: E731
+def _along(
+    parts: tuple[Any, ...], mode: Any, strengths: Any, start: Any = 0.0
+) -> tuple[Array, Array]:
+    cost = lambda s: _cost(parts, start + s * jnp.asarray(mode))  # noqa: E731
     return jax.vmap(jax.value_and_grad(cost))(jnp.asarray(strengths))
