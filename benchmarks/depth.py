@@ -219,7 +219,9 @@ def closed_forms(_):
         half = float(potential.last_weight(np.array([goal]))[0])
         event = lambda _, z: z[0] - half  # noqa: B023, E731
         event.terminal = True
-        wait = potential.depth(np.array([target]))[0] / target - potential.half_way(target, target)
+        wait = potential.travelled(np.array([target]))[0] / target - potential.half_way(
+            target, target
+        )
         seen = solve_ivp(
             flow, (0, 2 * wait), [0.0], "DOP853", events=event, rtol=1e-13, atol=1e-16
         ).t_events[0][0]

@@ -138,7 +138,9 @@ def test_the_potential_is_an_integral(depth):
             lambda y: (scale**2 + y**2) ** (-(depth - 1) / 2),
             [0, *sorted([z / 50, z / 5]), z] if z > 0 else [0, z / 50, z / 5, z],
         )
-        assert float(potential.depth(np.array([beta]))[0]) == pytest.approx(float(exact), rel=1e-9)
+        assert float(potential.travelled(np.array([beta]))[0]) == pytest.approx(
+            float(exact), rel=1e-9
+        )
     far = mpmath.quad(
         lambda y: (scale**2 + y**2) ** (-(depth - 1) / 2), [0, scale, 10 * scale, mpmath.inf]
     )
