@@ -17,7 +17,7 @@ from saddlewalk.units import Dense
 def he_start(
     problem: Problem, shrunk: Mapping[str, float] | None = None, seed: int = 0
 ) -> Float[np.ndarray, "width size"]:
-    """Weights of variance 2 over the inputs of their layer, 1 in the readout and in linear networks; biases zero.
+    """Weights of variance 2 over the inputs of their layer, 1 in readouts and linear networks; biases zero.
 
     Parameters
     ----------
@@ -44,6 +44,6 @@ def he_start(
 
 
 def _linear(problem: Problem) -> bool:
-    """Whether all layers are linear: only they keep all of the variance. Any activation counts as a rectifier."""
+    """Whether all layers are linear; every other activation counts as a rectifier."""
     layers = getattr(problem.units, "hidden_layers", (problem.units,))
     return all(isinstance(one, Dense) and one.activation == "linear" for one in layers)

@@ -13,7 +13,7 @@ _SAME = 1e-6
 
 
 def parted_units(theta: np.ndarray, active: np.ndarray) -> np.ndarray:
-    r"""Rotatable units turned by small angles until the dormant ones D are orthogonal to what the active ones A were.
+    r"""Rotatable units turned by small angles: dormant ones D become orthogonal to what active ones A were.
 
     The active ones become :math:`A' = (1 + B^\top B)^{-1/2} (A + B^\top D)`: together a rotation. To A' a
     remainder of the order of :math:`|D|^2 |B|` stays.

@@ -4,8 +4,7 @@ Layers that start large stand still while the others are small: they change only
 learned, which is nothing yet. So the network is homogeneous, of degree r, in its small layers, whose
 direction and size go their way on the sphere (`sphere`), until the outputs change the residual. From there on
 all layers follow gradient flow to the first rest. The first part takes :math:`\tau \epsilon^{2-r}`
-(:math:`\log(1/\epsilon)` over the growth rate for r = 2), the second does not know the scale: one
-integration is good for every start of this direction.
+(:math:`\log(1/\epsilon)` over the growth rate for r = 2), the second does not know the scale.
 
 The law is that of Rawal and DeWeese (arXiv 2605.01288), who derive it from the balance of layers; r is the
 number of small layers, and not the depth, where activations are ReLU or have a linear part at zero. Where
@@ -76,8 +75,6 @@ class Escape:
     """r: degree in the small layers."""
     size: float
     """Norm of the small layers at the start."""
-    climbed: Climbed
-    """The way on the sphere."""
     waiting: float
     """Time on the sphere, from this size."""
     curve: LossCurve
@@ -91,21 +88,6 @@ class Escape:
     def exponent(self) -> int:
         """r - 2: a start smaller by c takes c to the minus this times as long."""
         return self.degree - 2
-
-    def time(self, size: float) -> float:
-        r"""When the first jump happens from the same direction with another norm of the small layers.
-
-        Parameters
-        ----------
-        size : norm of the small layers at the start.
-        """
-        after = self.jump.time - self.waiting
-        if self.degree > 2:
-            return self.waiting * (size / self.size) ** (2 - self.degree) + after
-        # beyond the first alignment a size is an e-fold
-        last = self.climbed.growth, self.climbed.clock
-        rate = float(np.diff(last[0])[-1] / np.diff(last[1])[-1])
-        return self.waiting + math.log(self.size / size) / rate + after
 
 
 def first_escape(
@@ -200,7 +182,6 @@ def _jump(
         small=which,
         degree=degree,
         size=size,
-        climbed=climbed,
         waiting=waiting,
         curve=curve,
         jump=jump_between(curve, 0, last),
