@@ -212,7 +212,7 @@ def test_the_first_escape_is_that_of_training(activation, scale):
     ("layers", "width", "seed"),
     [
         (("w1", "w2", "readout"), 4, 3),
-        (("w1", "readout"), 3, 0),
+        pytest.param(("w1", "readout"), 3, 0, marks=pytest.mark.slow),
         pytest.param(("w1", "w2", "w3", "readout"), 4, 2, marks=pytest.mark.slow),
     ],
 )
