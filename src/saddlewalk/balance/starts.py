@@ -17,7 +17,7 @@ from saddlewalk.units import Dense
 def he_start(
     problem: Problem, shrunk: Mapping[str, float] | None = None, seed: int = 0
 ) -> Float[np.ndarray, "width size"]:
-    """Weights of variance 2 (1 where no rectifier follows) over the inputs of their layer; biases zero.
+    """Weights of variance 2 over the inputs of their layer, 1 in readouts and linear networks; biases zero.
 
     Parameters
     ----------
@@ -44,6 +44,6 @@ def he_start(
 
 
 def _linear(problem: Problem) -> bool:
-    """Whether nothing is rectified: a layer of linear neurons keeps all of the variance."""
+    """Whether all layers are linear; every other activation counts as a rectifier."""
     layers = getattr(problem.units, "hidden_layers", (problem.units,))
     return all(isinstance(one, Dense) and one.activation == "linear" for one in layers)

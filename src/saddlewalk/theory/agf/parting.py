@@ -13,9 +13,10 @@ _SAME = 1e-6
 
 
 def parted_units(theta: np.ndarray, active: np.ndarray) -> np.ndarray:
-    r"""Rotatable units turned by small angles until the dormant ones D are orthogonal to the active ones A.
+    r"""Rotatable units turned by small angles: dormant ones D become orthogonal to what active ones A were.
 
-    The active ones become :math:`A' = (1 + B^\top B)^{-1/2} (A + B^\top D)`: together a rotation.
+    The active ones become :math:`A' = (1 + B^\top B)^{-1/2} (A + B^\top D)`: together a rotation. To A' a
+    remainder of the order of :math:`|D|^2 |B|` stays.
 
     Parameters
     ----------

@@ -1,14 +1,14 @@
-r"""The first escape of any deep network: :math:`t = \tau\, \epsilon^{2 - r} + t_0`, with r small layers.
+r"""The first escape of any deep network: :math:`t = \tau\, \epsilon^{2 - r} + t_0`, where r is the degree.
 
 Layers that start large stand still while the others are small: they change only with what the network has
 learned, which is nothing yet. So the network is homogeneous, of degree r, in its small layers, whose
 direction and size go their way on the sphere (`sphere`), until the outputs change the residual. From there on
 all layers follow gradient flow to the first rest. The first part takes :math:`\tau \epsilon^{2-r}`
-(:math:`\log(1/\epsilon)` over the growth rate for r = 2), the second does not know the scale: one
-integration is good for every start of this direction.
+(:math:`\log(1/\epsilon)` over the growth rate for r = 2), the second does not know the scale.
 
-The law is that of Rawal and DeWeese (arXiv 2605.01288), who derive it from the balance of layers; r counts
-the small layers, and not the depth.
+The law is that of Rawal and DeWeese (arXiv 2605.01288), who derive it from the balance of layers; r is the
+number of small layers, and not the depth, where activations are ReLU or have a linear part at zero. Where
+they begin with a higher power r is larger (7 for three quadratic layers): it is read off the network.
 """
 
 import math
@@ -75,40 +75,19 @@ class Escape:
     """r: degree in the small layers."""
     size: float
     """Norm of the small layers at the start."""
-    climbed: Climbed
-    """The way on the sphere."""
     waiting: float
     """Time on the sphere, from this size."""
-    weights: Vector
-    """Where the network was when it felt the small layers."""
     curve: LossCurve
     """The loss from the start to the first rest."""
     jump: Jump
     end: Vector
     """The weights at the first rest."""
-    rested: bool
-    """Whether it came to rest there, or the next jump had begun."""
     evaluations: int
 
     @property
     def exponent(self) -> int:
         """r - 2: a start smaller by c takes c to the minus this times as long."""
         return self.degree - 2
-
-    def time(self, size: float) -> float:
-        r"""When the first jump happens from the same direction with another norm of the small layers.
-
-        Parameters
-        ----------
-        size : norm of the small layers at the start.
-        """
-        after = self.jump.time - self.waiting
-        if self.degree > 2:
-            return self.waiting * (size / self.size) ** (2 - self.degree) + after
-        # beyond the first alignment a size is an e-fold
-        last = self.climbed.growth, self.climbed.clock
-        rate = float(np.diff(last[0])[-1] / np.diff(last[1])[-1])
-        return self.waiting + math.log(self.size / size) / rate + after
 
 
 def first_escape(
@@ -203,13 +182,10 @@ def _jump(
         small=which,
         degree=degree,
         size=size,
-        climbed=climbed,
         waiting=waiting,
-        weights=woken,
         curve=curve,
         jump=jump_between(curve, 0, last),
         end=moved.states[last - 1],
-        rested=seen.rested,
         evaluations=climbed.evaluations + moved.evaluations,
     )
 
@@ -226,7 +202,6 @@ class _FirstRest:
         self.network, self.first = network, first
         self.fastest, self.least = 0.0, math.inf
         self.began = self.slowest = 0.0
-        self.rested = False
 
     def __call__(self, time: float, w: Vector) -> bool:
         loss, velocity = self.network.loss_and_velocity(w)
@@ -235,10 +210,10 @@ class _FirstRest:
             self.fastest, self.least, self.began = fall, math.inf, time
         if fall < self.least:
             self.least, self.slowest = fall, time
-        self.rested = 0 < fall * (time - self.began) <= _REST * (self.first - loss)
+        rested = 0 < fall * (time - self.began) <= _REST * (self.first - loss)
         next_begins = self.least < self.fastest / _DIP and fall > _DIP * self.least
         long = self.began > 0 and time > _LONG * self.began
-        return self.rested or next_begins or long or fall == 0
+        return rested or next_begins or long or fall == 0
 
 
 def small_layers(

@@ -11,7 +11,7 @@ itself (Saxe et al. for L = 2; Arora et al.). In :math:`y = (\lambda s / \sigma)
         \frac{y^2}{2}\, {}_2F_1\!\left(1, \tfrac2L; 1 + \tfrac2L; y^L\right) \right]_{y_0}^{y},
 
 with log y in place of the first term for L = 2. From a small start the first term is all: the time to the
-jump is :math:`a^{2-L} / ((L-2)\,\sigma)` for layers of size a, so that modes are further apart than at
+jump is :math:`a^{2-L} / ((L-2)\,\sigma)` for layers of size a: jumps are narrower beside plateaus than at
 depth 2.
 """
 

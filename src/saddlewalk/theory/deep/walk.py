@@ -15,6 +15,7 @@ rests between two jumps, the transition goes on through both.
 
 import itertools
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -93,7 +94,7 @@ def walk(covariances: Covariances, start: Chain, max_time: float = math.inf) -> 
         moved = follow(
             flow_of(covariances, chain),
             chain.vector,
-            _Rested(covariances, chain, rank),
+            _Rested(flow_of(covariances, chain)),
             rtol=_ERROR,
             atol=_ERROR * min(1.0, float(np.abs(dormant.vector).mean()) + 1e-12),
             max_time=max_time - time,
@@ -153,12 +154,10 @@ def _rank(covariances: Covariances, chain: Chain, before: int) -> int:
 
 
 class _Rested:
-    """Says when a transition is over: all but the dormant directions has come to rest."""
+    """Says when a transition is over: all has come to rest."""
 
-    def __init__(self, covariances: Covariances, like: Chain, rank: int) -> None:
-        self.velocity, self.like = flow_of(covariances, like), like
-        self.covariances, self.rank = covariances, rank
-        self.largest = 0.0
+    def __init__(self, velocity: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.velocity, self.largest = velocity, 0.0
 
     def __call__(self, _: float, state: np.ndarray) -> bool:
         speed = float(np.linalg.norm(self.velocity(state)))

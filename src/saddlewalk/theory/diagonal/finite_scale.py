@@ -192,7 +192,7 @@ def turns(plateau: Plateau, potential: AbstractPotential) -> Vector:
     potential : the s of a coefficient.
     """
     pull = np.abs(plateau.gradient)
-    goal = potential.depth(pull / plateau.lengths)
+    goal = potential.travelled(pull / plateau.lengths)
     with np.errstate(divide="ignore", invalid="ignore"):
         wait = (goal + np.sign(plateau.gradient) * plateau.s) / pull
     return np.where(pull > 0, wait, np.inf)
@@ -210,7 +210,7 @@ def _transition(
     beta = _rest(regression, columns, np.sign(before.beta) - hit * np.sign(before.gradient))
     gradient, now = regression.gradient(beta), beta != 0
     # a unit that falls asleep leaves its wall with the step
-    s = np.where(now, potential.depth(beta), before.s)
+    s = np.where(now, potential.travelled(beta), before.s)
     moved = (s - before.s + np.where(now, 0.0, gradient * max(first, 0.0)))[order]
     change = (beta - before.beta)[order]
     step = float(np.sum((columns.triangle @ change) ** 2))

@@ -33,8 +33,8 @@ class AbstractPotential(abc.ABC):
     """What of a unit depends on its number of layers."""
 
     @abc.abstractmethod
-    def depth(self, beta: Vector) -> Vector:
-        """The s of these coefficients."""
+    def travelled(self, beta: Vector) -> Vector:
+        """s: how far these coefficients have gone."""
 
     @abc.abstractmethod
     def rate(self, pull: float, rest: float) -> float:
@@ -51,8 +51,8 @@ class TwoLayers(AbstractPotential):
 
     scale: float
 
-    def depth(self, beta: Vector) -> Vector:
-        """The s of these coefficients."""
+    def travelled(self, beta: Vector) -> Vector:
+        """s: how far these coefficients have gone."""
         return 0.5 * np.arcsinh(beta / self.scale**2)
 
     def rate(self, pull: float, rest: float) -> float:
@@ -90,7 +90,7 @@ class ManyLayers(AbstractPotential):
             x = x - value / (1 + goal * square / both)
         return np.where(size > 0, np.sign(beta) * np.exp(x), 0.0)
 
-    def depth(self, beta: Vector) -> Vector:
+    def travelled(self, beta: Vector) -> Vector:
         """Near the walls by the distance to them: nothing is lost to rounding there."""
         from scipy.special import hyp2f1
 
@@ -126,7 +126,7 @@ class ManyLayers(AbstractPotential):
         late = sum(
             quad(missing, a, b, epsabs=0, epsrel=1e-10)[0] for a, b in itertools.pairwise(knots)
         )
-        left = float(np.diff(self.depth(np.array([part * size, size])))[0])
+        left = float(np.diff(self.travelled(np.array([part * size, size])))[0])
         return (left - late) / pull
 
 
