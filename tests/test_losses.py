@@ -632,3 +632,18 @@ def test_commands_take_a_loss(tmp_path):
         told = CliRunner().invoke(main, wrong.split())
         assert told.exit_code == 2, wrong
         assert words in told.output, told.output
+
+
+def test_standardized_inputs_leave_classes_alone(tmp_path):
+    """Labels have no scale: with a loss of classes `standardize` is about the inputs alone."""
+    rng = np.random.default_rng(0)
+    rows = [
+        f"{100 * a:.6f},{b:.6f},{'yes' if a > 0 else 'no'}" for a, b in rng.normal(size=(12, 2))
+    ]
+    file = tmp_path / "labels.csv"
+    file.write_text("\n".join(["size,shade,ripe", *rows]))
+    for loss in ("cross-entropy", "logistic"):
+        run = sw.Run.of("linear", data=str(file), standardize=True, loss=loss)
+        np.testing.assert_allclose(np.mean(run.task.x, axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(np.var(run.task.x, axis=0), 1)
+        assert set(np.unique(run.task.y)) <= {-1.0, 0.0, 1.0}

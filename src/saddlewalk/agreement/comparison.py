@@ -235,6 +235,8 @@ class Agreement(AbstractResult):
             f"stages: {len(self.predicted.stages)} predicted, "
             f"{len(self.stages_observed)} found in the curve alone",
         ]
+        if self.predicted.stopped is Stopped.FIRST_STAGE:
+            lines.append(f"the prediction ends there: {self.predicted.stopped.sentence}")
         if self.stages_reached < len(self.predicted.stages):
             lines.append(
                 f"the simulation ended (time {self.observed.time[-1]:.4g}, {self.observed.stopped}) "

@@ -144,7 +144,9 @@ DATA: dict[str, Option] = {
         str, "Target columns of a .csv: their names, as price,rent, or how many of the last ones."
     ),
     "standardize": Option(
-        bool, "Give every column of inputs and targets mean 0 and variance 1.", same_program=True
+        bool,
+        "Give every column of inputs and targets (but for classes) mean 0 and variance 1.",
+        same_program=True,
     ),
     "images": Option(str, "Images as data: mnist or cifar10, `samples` of them."),
     "samples": Option(int, "Samples of made data; of a group, tuples to draw."),

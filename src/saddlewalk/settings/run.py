@@ -94,9 +94,14 @@ class Run:
         """What is learned."""
         from saddlewalk.losses import as_loss
         from saddlewalk.problem import read_by
+        from saddlewalk.tasks import standardized
 
         setting = self._setting
-        return read_by(setting.make_task(**self._chosen(setting.data)), as_loss(self.motion.loss))
+        loss, chosen = as_loss(self.motion.loss), self._chosen(setting.data)
+        if loss.classifies and chosen.get("standardize"):  # classes have no scale
+            made = setting.make_task(**{**chosen, "standardize": False})
+            return read_by(standardized(made, targets=False), loss)
+        return read_by(setting.make_task(**chosen), loss)
 
     @cached_property
     def units(self) -> "AbstractUnits":

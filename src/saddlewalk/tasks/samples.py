@@ -155,7 +155,7 @@ def _checked_weights(weights: Any, n: int) -> np.ndarray:
     return checked / checked.sum()
 
 
-def standardized(task: Any) -> Samples:
+def standardized(task: Any, targets: bool = True) -> Samples:
     """The same data with mean 0 and variance 1 in every column of inputs and targets.
 
     Constant columns stay as they are: there is no other scale for them.
@@ -163,12 +163,15 @@ def standardized(task: Any) -> Samples:
     Parameters
     ----------
     task : samples; moments and tasks in closed form have no columns to standardize.
+    targets : whether targets, too; not those that are classes to the loss.
     """
     if not isinstance(task, Samples):
         raise InputError(
             f"'{task.name}' is given by its moments, not by samples: there are no columns to `standardize`."
         )
-    x, y = (_standard(np.asarray(values), np.asarray(task.weights)) for values in (task.x, task.y))
+    weights = np.asarray(task.weights)
+    x = _standard(np.asarray(task.x), weights)
+    y = _standard(np.asarray(task.y), weights) if targets else task.y
     return Samples(task.name, x, y, task.weights, names=task.names)
 
 

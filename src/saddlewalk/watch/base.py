@@ -219,7 +219,10 @@ class AbstractWatch(abc.ABC):
         if self.began_to_fail:
             return self.began_to_fail
         if not self.looks:
-            return f"step {self.steps:,}: not looked yet"
+            return (
+                f"step {self.steps:,}: not looked yet, a look would cost more than `budget` of the training "
+                "so far; `look()` looks at once, a larger budget sooner"
+            )
         look = self.looks[-1]
         level = look.loss if look.forecast is None else look.forecast.before
         return sentence(look, self._losses.still_since(level, max(_STILL * abs(level), 1e-12)))
