@@ -50,6 +50,7 @@ def exported(room):
 
 
 def test_the_reference_is_complete():
+    pytest.importorskip("torch", reason="the reference holds what serves PyTorch, too")
     listed = re.findall(r"^::: (\S+)", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE)
     known = {id(resolve(path)) for path in listed}
     missing = [
