@@ -27,6 +27,7 @@ class LinearAttention(AbstractUnits):
     degree: ClassVar[int | None] = 3
     smooth: ClassVar[bool | None] = True
     linear_in: ClassVar[str | None] = "halves"
+    reads_words: ClassVar[bool] = True
     shares_features: ClassVar[bool] = True
     outgoing: ClassVar[str | None] = "V"
     linear_outgoing: ClassVar[bool | None] = True
@@ -58,9 +59,9 @@ class LinearAttention(AbstractUnits):
         return (weights["V"] * (context @ weights["K"]) * (query @ weights["Q"]))[None]
 
     def combine(self, weights: Weights, x: Any) -> Array:
-        """All heads by matrix products."""
+        """All heads by matrix products, also over all pairs of a context and a query."""
         context, query = halves(x)
-        return (weights["V"] @ ((weights["K"] @ context) * (weights["Q"] @ query)))[None]
+        return ((weights["V"] * (weights["K"] @ context)) @ (weights["Q"] @ query))[None]
 
     def squares(self, weights: Weights, x: Any) -> Float[Array, " width"]:
         """The square of V (z K)(Q x)."""

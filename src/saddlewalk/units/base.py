@@ -257,9 +257,13 @@ def halves(x: Any) -> tuple[Array, Array]:
 
     Parameters
     ----------
-    x : a pair (so that what belongs to one word is computed once for all its partners), or one array.
+    x : a pair (so that what belongs to one word is computed once for all its partners), other words, or one
+        array.
     """
-    return x if isinstance(x, tuple) else tuple(jnp.split(x, 2))  # type: ignore[return-value]
+    if isinstance(x, tuple) and len(x) == 2:
+        return x
+    whole = jnp.concatenate(x) if isinstance(x, tuple) else x
+    return tuple(jnp.split(whole, 2))  # type: ignore[return-value]
 
 
 def check_rates(rates: dict[str, float], layers: tuple[str, ...]) -> None:
