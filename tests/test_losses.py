@@ -301,15 +301,27 @@ def test_what_goes_on_after_separation():
         return (p**2 - q**2) / 2
 
     def velocity(log_t, pq):
-        push = (y * special.expit(-y * (x @ coefficients(pq)))) @ x / 4
-        return math.exp(log_t) * (pq.reshape(2, 2) * np.stack([push, -push], axis=1)).ravel()
+        unsaid = np.exp(log_t + special.log_expit(-y * (x @ coefficients(pq))))
+        push = (y * unsaid) @ x / 4
+        return (pq.reshape(2, 2) * np.stack([push, -push], axis=1)).ravel()
+
+    def even(log_t, pq):
+        return np.subtract(*coefficients(pq))
 
     first = math.log(path.data["saved"].values[-1])
-    last = math.log(1e12)
     run = integrate.solve_ivp(
-        velocity, (first, last), start, "LSODA", [math.log(1e6), last], rtol=1e-9, atol=1e-12
+        velocity,
+        (first, 720.0),
+        start,
+        "LSODA",
+        [math.log(1e6), math.log(1e12)],
+        events=even,
+        rtol=1e-9,
+        atol=1e-12,
     )
     begin, *later = [coefficients(pq) for pq in (start, *run.y.T)]
+    assert run.t_events[0][0] == pytest.approx(690.1, abs=0.1)
+    np.testing.assert_allclose(coefficients(run.y_events[0][0]), 232, rtol=0.01)
     np.testing.assert_allclose(begin, [8.39, 0.30], rtol=0.02)
     np.testing.assert_allclose(later[-1], [25.6, 2.8], rtol=0.01)
     # twice the utility of what is active: its logarithm gains twice as much
