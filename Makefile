@@ -67,6 +67,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python -m pip install --quiet xrfm --constraint constraints.txt
 	$(BIN)/python benchmarks/machine_sizes.py cpu benchmarks/machine_sizes.json && $(BIN)/python benchmarks/machine_sizes.py page
+	$(BIN)/python benchmarks/modular_machines.py
 	$(BIN)/python benchmarks/features.py
 
 ci: lint docs wheel test-all    ## what must pass before a change lands
