@@ -220,3 +220,11 @@ def test_whatever_is_vendored_has_its_license_beside_it():
     for folder in ("src", "docs"):
         for file in (ROOT / folder).rglob("vendor/*"):
             assert file.with_name(f"{file.name.split('.')[0]}.LICENSE").exists(), file
+
+
+def test_every_file_that_contributors_are_sent_to_exists():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`([\w/]+/[\w/]+\.py)`", text)
+    assert len(named) > 20
+    roots = (ROOT, ROOT / "src" / "saddlewalk")
+    assert not [name for name in named if not any((root / name).exists() for root in roots)]
