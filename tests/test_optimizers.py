@@ -438,6 +438,7 @@ def test_what_no_optimizer_knows_is_said(text, said):
         ({"optimizer": opt.Adam(), "learning_rate": 0.1}, "has its own"),
         ({"optimizer": opt.Adam}, "must be an object"),
         ({"optimizer": 3}, "gradient transformation of optax"),
+        ({"optimizer": "momentum:momentum=0.5", "momentum": 0.9}, "Two numbers for `momentum`"),
         ({"optimizer": "adam", "times": [1.0]}, "not for steps"),
         ({"optimizer": "adam", "batch_size": 0}, "batch_size"),
     ],
@@ -552,3 +553,99 @@ def test_a_prediction_from_the_middle_of_a_training_has_its_balls_on_their_way()
     ahead = sw.predict(task, units, 1e-6, optimizer=rule, start=path.parameters[at])
     left = second.time - saved[at]
     assert ahead.jump_times[0] == pytest.approx(left, rel=0.05)
+
+
+# --- edges --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def three_modes():
+    return sw.tasks.linear_map(3, 3, decay=1.0, seed=1), sw.units.Dense(3, "linear")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        opt.SignDescent(2e-3),
+        opt.NormalizedDescent(2e-3),
+        opt.Adam(2e-3),
+        opt.Muon(2e-3, newton_schulz=0),
+    ],
+    ids=lambda rule: rule.word,
+)
+def test_a_prediction_that_is_cut_off_says_so(three_modes, rule):
+    stairs = sw.predict(*three_modes, 1e-6, optimizer=rule, max_time=0.1)
+    assert stairs.stopped is Stopped.LIMIT
+    assert np.asarray(stairs.curve[0])[-1] <= 0.1 * (1 + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rule", "said"),
+    [
+        (opt.Adam(10.0), "a joined step over their size"),
+        (opt.SignDescent(10.0), "a joined step over their size"),
+        (opt.AdamW(2e-3, weight_decay=300.0), "weight decay is slow"),
+    ],
+    ids=["adam", "sign", "adamw"],
+)
+def test_steps_that_are_too_long_fail_the_audit(three_modes, rule, said):
+    stairs = sw.predict(*three_modes, 1e-3, optimizer=rule)
+    assert any(said in one.name and not one.holds for one in stairs.assumptions)
+    small = sw.predict(*three_modes, 1e-3, optimizer=opt.AdamW(2e-3, weight_decay=1e-3))
+    assert all(one.holds for one in small.assumptions if "step" in one.name)
+
+
+def test_steps_that_blow_up_have_diverged(three_modes):
+    path = sw.train(*three_modes, 1e-3, optimizer=optax.sgd(20.0), max_steps=2000)
+    assert path.stopped is Stopped.DIVERGED
+
+
+@pytest.mark.parametrize("word", ["adam", "sign"])
+def test_samples_that_are_told_apart_end_a_run_and_its_prediction(word):
+    x = np.random.default_rng(0).normal(size=(40, 3))
+    task, units = sw.tasks.from_arrays(x, np.sign(x[:, :1])), sw.units.Dense(3, "linear")
+    options = {"optimizer": word, "learning_rate": 2e-3, "loss": "logistic"}
+    path = sw.train(task, units, 1e-4, **options)
+    stairs = sw.predict(task, units, 1e-4, **options)
+    assert path.stopped is stairs.stopped is Stopped.SEPARATED
+    with sw.float64():
+        outputs = np.asarray(path.problem.function(path.parameters[-1]))
+    assert np.array_equal(np.sign(outputs[:, 0]), np.sign(x[:, 0]))
+    assert stairs.curve[0][-1] == pytest.approx(path.time[-1], rel=0.1)
+
+
+def test_where_much_loss_stays_steps_still_come_to_an_end():
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(400, 3))
+    y = 0.15 * x[:, :1] + rng.normal(size=(400, 1))  # 2% of the loss can be learned
+    task, units = sw.tasks.from_arrays(x, y), sw.units.Dense(3, "linear")
+    options = {"optimizer": "adam", "learning_rate": 2e-3}
+    path = sw.train(task, units, 1e-3, **options)
+    stairs = sw.predict(task, units, 1e-3, **options)
+    least = 0.5 * np.mean((y - x @ np.linalg.lstsq(x, y, rcond=None)[0]) ** 2)
+    assert path.stopped is Stopped.CONVERGED
+    for loss in (path.loss[-1], np.asarray(stairs.curve[1])[-1]):
+        assert loss == pytest.approx(least, rel=2e-3)
+
+
+def test_normalized_time_is_the_length_of_the_flows_way(three_modes):
+    task, units = three_modes
+    stairs = sw.predict(task, units, 1e-5, optimizer=opt.NormalizedDescent(1e-3))
+    path = sw.train(task, units, 1e-5, tolerance=1e-10, most_saved=20_000)
+    way = np.linalg.norm(np.diff(path.parameters, axis=0), axis=(1, 2)).sum()
+    assert np.asarray(stairs.curve[0])[-1] == pytest.approx(way, rel=0.03)
+    assert any("shorter than the smallest unit" in one.name for one in stairs.assumptions)
+
+
+@pytest.mark.parametrize("word", ["adam", "muon"])
+def test_deep_networks_are_predicted_in_joined_steps(word):
+    run = sw.Run.of("deep")
+    task, units = run.task, run.units
+    options = {"optimizer": word, "learning_rate": 2e-3}
+    stairs = sw.predict(task, units, run.scale, **options)
+    report = sw.compare(stairs, sw.train(task, units, run.scale, **options))
+    assert report.order
+    assert max(report.time_error) < 0.02
+    assert len(stairs.stages[0].feature["vector"]) == task.x.shape[1]
+    with pytest.raises(sw.InputError, match="told for sums of units"):
+        sw.predict(task, units, run.scale, optimizer="momentum", learning_rate=2e-3)

@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from saddlewalk.curves import Stopped
 from saddlewalk.flow.gradient_flow import Snapshot
 from saddlewalk.problem import Problem
+from saddlewalk.problem.endings import natural_size, separated_below, stands_still
 
 _STILL = 1e-13
 """A drive this small, relatively, is rounding: nothing moves, whatever is left to learn."""
@@ -18,9 +19,6 @@ _PATIENCE = 3.0
 _PATIENCE_OF_SHORT_STEPS = 2.0
 """Where steps cannot grow while nothing happens, at kinks and in descents, nothing is waited for longer than
 so many times as long as it took to lose all drive."""
-
-_BEGUN = 0.05
-"""Part of the first loss that is gone when the loss has begun to fall."""
 
 Moments = Bool[np.ndarray, " time"]
 Times = Float[np.ndarray, " time"]
@@ -69,7 +67,7 @@ class Rest:
         self._soon = 1 / _PATIENCE_OF_SHORT_STEPS if self._short_steps else self._change
         least = problem.infimum or 0.0
         self._nothing = least + convergence**2 * abs(float(first.loss) - least)
-        self._separated = _separated_below(problem, float(first.loss), convergence)
+        self._separated = separated_below(problem, float(first.loss), convergence)
         self._idle_since = math.inf
         self.reason = Stopped.CONVERGED
         """Why the training ended, once `first` has found that it rests."""
@@ -150,35 +148,36 @@ class Rest:
         return (part <= self._convergence) | (late & self._deep)
 
 
-def _separated_below(problem: Problem, first: float, convergence: float) -> float:
-    """The loss below which all samples are told apart and little is left; minus infinity if there is none."""
-    if problem.separation is None or convergence == 0:
-        return -math.inf
-    least = problem.infimum or 0.0
-    return least + min(convergence * (first - least), problem.separation)
-
-
 class Standstill:
     """When a training whose steps have a length of their own has come as near as it will.
 
     Its weights swing by a step around where they belong, and never rest. But each can go as far as the run
-    has steps, so there are no long plateaus: once the loss has begun to fall, it is at its end when the
-    second half of all steps has not lowered the least loss by more than `convergence` of the first one.
+    has steps, so there are no long plateaus: it is at its end when the second half of all steps has not
+    brought more than the part `convergence` of what was gained in all. Where every sample is on its right
+    side, and only that part of the loss is left, it is over, too.
 
     Parameters
     ----------
+    problem : units, data and loss.
     first_loss : before the first step.
-    convergence : part of it that is no gain.
+    convergence : part of the gain that is no gain.
+    clocked : whether time is how far a weight can have gone, and not steps alone.
     """
 
-    def __init__(self, first_loss: float, convergence: float) -> None:
-        self._first, self._part = abs(first_loss), convergence
+    def __init__(
+        self, problem: Problem, first_loss: float, convergence: float, *, clocked: bool
+    ) -> None:
+        self._part, self._separated = (
+            convergence,
+            separated_below(problem, first_loss, convergence),
+        )
+        self._enough = natural_size(problem) if clocked else math.inf
         self._time, self._least = [np.zeros(1)], [np.full(1, first_loss)]
         self.reason = Stopped.CONVERGED
         """Why the training ended."""
 
     def first(self, seen: Snapshot, time: Times) -> int | None:
-        """The last of some moments, if it stands still there.
+        """The last of some moments, if it stands still there; or the first at which samples are told apart.
 
         Parameters
         ----------
@@ -189,10 +188,13 @@ class Standstill:
             return None
         self._time.append(np.asarray(time))
         self._least.append(np.minimum.accumulate(np.minimum(seen.loss, self._least[-1][-1])))
+        apart = np.flatnonzero(seen.loss <= self._separated)
+        if len(apart):
+            self.reason = Stopped.SEPARATED
+            return int(apart[0])
         times, least = np.concatenate(self._time), np.concatenate(self._least)
-        half = int(np.searchsorted(times, 0.5 * times[-1]))
-        begun = least[half] < (1 - _BEGUN) * self._first
-        gained = least[half] - least[-1]
-        if self._part > 0 and begun and gained <= self._part * self._first:
-            return len(time) - 1
-        return None
+        if not (self._part > 0 and stands_still(times, least, self._part, self._enough)):
+            return None
+        if seen.loss[-1] > least[0]:  # a loss above its first one has not come near anything
+            self.reason = Stopped.DIVERGED
+        return len(time) - 1

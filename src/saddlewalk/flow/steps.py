@@ -16,7 +16,7 @@ from saddlewalk.flow.recorder import Recorder
 from saddlewalk.flow.rest import Rest, Standstill
 from saddlewalk.interrupts import answering_interrupts, may_return_part
 from saddlewalk.ode import stack_arrays, unstacked
-from saddlewalk.optimizers import AbstractOptimizer
+from saddlewalk.optimizers import AbstractOptimizer, Optax
 from saddlewalk.problem import Parameters, Problem, steps
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import Samples
@@ -56,9 +56,10 @@ class DescentRun:
         finite = np.isfinite(seen.loss)
         end = len(steps) if finite.all() else int(np.argmin(finite))
         calm = self.rest.first(jax.tree.map(lambda a: a[:end], seen), time[:end])
-        if calm is not None:
+        blown = end < len(steps)
+        if calm is not None and not (blown and calm == end - 1):
             end, self.stopped = calm + 1, self.rest.reason
-        elif end < len(steps):
+        elif blown:
             self.stopped = Stopped.DIVERGED
         if end:
             self.steps = int(steps[end - 1])
@@ -234,7 +235,8 @@ def _rest(
     """Where steps shrink with the gradient units come to rest; where they do not, the loss does."""
     if optimizer.proportional:
         return Rest(problem, first, convergence, finite_steps=True)
-    return Standstill(float(first.loss), convergence)
+    clocked = not isinstance(optimizer, Optax)
+    return Standstill(problem, float(first.loss), convergence, clocked=clocked)
 
 
 def _check(problem: Problem, optimizer: AbstractOptimizer, batch_size: int | None) -> None:

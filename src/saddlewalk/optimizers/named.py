@@ -35,7 +35,13 @@ def optimizer_named(text: str, **numbers: Any) -> AbstractOptimizer:
         key, equals, value = pair.partition("=")
         if not equals:
             raise InputError(f"The `optimizer` must look like {name}:name=value; got '{text}'.")
-        given[key.strip()] = _read(key, value)
+        key, number = key.strip(), _read(key, value)
+        if given.get(key, number) != number:
+            raise InputError(
+                f"Two numbers for `{key}` of '{name}': {number} in its name, and {given[key]}. "
+                "Leave one of them out."
+            )
+        given[key] = number
     known = list(inspect.signature(kind).parameters)
     for key in given:
         if key not in known:

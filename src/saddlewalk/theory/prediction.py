@@ -162,7 +162,7 @@ def _checked_optimizer(
 
 def _audit(start: Start) -> tuple[Assumption, ...]:
     """What holds of the start, whatever moves the weights."""
-    return AlternatingGradientFlows(start).audit
+    return theories_of(start.problem)[-1](start).audit
 
 
 def _mean_threshold(start: Start) -> float:

@@ -1,7 +1,7 @@
 """`predict` for any deep network: the first stage, and nothing that is not known about the later ones."""
 
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from saddlewalk.problem import Problem
 from saddlewalk.tasks import AbstractTask, from_arrays
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.deep.escape import Escape, first_escape, small_layers
-from saddlewalk.theory.deep.networks import AbstractNetwork, OfLandscape, OfProblem
+from saddlewalk.theory.deep.networks import AbstractNetwork, OfLandscape, OfProblem, Vector
 from saddlewalk.theory.staircase import Assumption, Staircase
 from saddlewalk.units import AbstractUnits, Deep
 
@@ -75,7 +75,7 @@ def outcome_of(network: AbstractNetwork, escape: Escape) -> Outcome:
     jump, size = escape.jump, min(escape.size, 0.5)
     learned = jump.after <= 1e-6 * jump.before
     return Outcome(
-        stages=(Stage(jump.time, jump.after, (), _looks_at(network, escape)),),
+        stages=(Stage(jump.time, jump.after, (), looks_at(network, escape.end)),),
         stopped=Stopped.LEARNED if learned else Stopped.FIRST_STAGE,
         assumptions=(_degree(escape), _plateau(escape), _rests(escape)),
         eta=acceleration(size, escape.degree),
@@ -180,10 +180,16 @@ def _rests(escape: Escape) -> Assumption:
     )
 
 
-def _looks_at(network: AbstractNetwork, escape: Escape) -> dict[str, object]:
-    """The direction of inputs that the first layer looks at, where it is a matrix of neurons by inputs."""
+def looks_at(network: AbstractNetwork, weights: Vector) -> dict[str, Any]:
+    """The direction of inputs that the first layer looks at, where it is a matrix of neurons by inputs.
+
+    Parameters
+    ----------
+    network : its layers.
+    weights : of the network; or what a stage added to them.
+    """
     shape = network.first_shape
-    first = escape.end[network.parts[0].place]
+    first = weights[network.parts[0].place]
     if shape is None:
         vector = first / np.linalg.norm(first)
         return {"kind": "direction", "vector": vector.tolist()}

@@ -19,6 +19,9 @@ from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import Bound
 from saddlewalk.theory.agf.naming import Change, name_features
 from saddlewalk.theory.base import Outcome, Start
+from saddlewalk.theory.deep.first import looks_at
+from saddlewalk.theory.deep.networks import OfProblem
+from saddlewalk.theory.losses import told_apart
 from saddlewalk.theory.staircase import Assumption
 
 _FALL = 0.01
@@ -47,6 +50,8 @@ class AbstractStepsTheory(abc.ABC):
 
     methods: ClassVar[tuple[str, ...]]
     references: ClassVar[tuple[str, ...]]
+    any_start: ClassVar[bool] = True
+    """Whether it speaks about other starts than those that a scale and a seed make."""
 
     def __init__(self, start: Start, rule: AbstractOptimizer) -> None:
         self.start, self.rule = start, rule
@@ -107,11 +112,23 @@ def staircase_or_slide(share: float) -> Assumption:
     )
 
 
+def end_of(share: float) -> Stopped:
+    """How a prediction ends whose loss falls no more.
+
+    Parameters
+    ----------
+    share : part of the time of its fall in which the loss rests.
+    """
+    return Stopped.CONVERGED if share >= RESTING else Stopped.NO_STAIRCASE
+
+
 def outcome_of_curve(
     problem: Problem,
     time: Curve,
     loss: Curve,
     thetas: Float[np.ndarray, "time width size"],
+    *,
+    stopped: Stopped | None = None,
     evaluations: int | None = None,
 ) -> Outcome:
     """Stages of a predicted curve, found as in the curve of a run, and whether it is a staircase.
@@ -121,6 +138,7 @@ def outcome_of_curve(
     problem : units, data and loss.
     time, loss : the curve.
     thetas : parameters of the units at each of its points.
+    stopped : why it ends; `None` if the loss falls no more.
     evaluations : gradients that it took.
     """
     curve = LossCurve(time, np.minimum.accumulate(loss), np.minimum(np.gradient(loss, time), 0.0))
@@ -132,10 +150,11 @@ def outcome_of_curve(
             continue  # weights that settle
         before, after = thetas[jump.index_before], thetas[jump.index_after]
         sizes = [np.asarray(ask(compiled.feature_lengths, theta)) for theta in (before, after)]
-        units = () if problem.units.rotatable else turned_on(*sizes)
+        one_by_one = problem.units.additive and not problem.units.rotatable
+        units = turned_on(*sizes) if one_by_one else ()
         stages.append(Stage(time=jump.time, loss=jump.after, units=units, feature={}))
         changes.append(Change(0 * before if not stages[:-1] else before, after, units))
-    features: list[dict[str, Any]] = name_features(problem, ask, changes) if changes else []
+    features = _named(problem, ask, changes)
     share = resting_share(time, loss)
     named = tuple(
         Stage(time=one.time, loss=one.loss, units=one.units, feature=feature)
@@ -143,9 +162,20 @@ def outcome_of_curve(
     )
     return Outcome(
         stages=named,
-        stopped=Stopped.LEARNED if share >= RESTING else Stopped.NO_STAIRCASE,
-        assumptions=(staircase_or_slide(share),),
+        stopped=stopped or end_of(share),
+        assumptions=(
+            staircase_or_slide(share),
+            *told_apart(problem, np.asarray(ask(compiled.function, thetas[-1]))),
+        ),
         curve=(time, curve.loss),
         initial_loss=float(problem.loss(0 * thetas[0])),
         rhs_evaluations=evaluations,
     )
+
+
+def _named(problem: Problem, ask: Bound, changes: list[Change]) -> list[dict[str, Any]]:
+    """What each stage learned: of a deep network, what it added to the first layer."""
+    if problem.units.additive:
+        return name_features(problem, ask, changes) if changes else []
+    network = OfProblem(problem)
+    return [looks_at(network, np.asarray(one.after - one.before)[0]) for one in changes]

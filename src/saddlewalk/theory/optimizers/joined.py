@@ -9,33 +9,36 @@ times as fast.
 
 import math
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
+from saddlewalk.curves import Stopped
 from saddlewalk.optimizers import AbstractOptimizer, Adam, AdamW, Optax
 from saddlewalk.problem import Problem, compiled, steps, tensors
+from saddlewalk.problem.endings import natural_size, separated_below, stands_still
 from saddlewalk.programs import Bound
 from saddlewalk.programs import compiled as program
 from saddlewalk.theory.base import Outcome
-from saddlewalk.theory.optimizers.base import AbstractStepsTheory, outcome_of_curve
+from saddlewalk.theory.optimizers.base import AbstractStepsTheory, Curve, outcome_of_curve
 from saddlewalk.theory.staircase import Assumption
 
 _RESOLVED = 300
 """Joined steps in which a weight of natural size is reached."""
 _FEWEST = 4
-"""A prediction makes at most a quarter of the steps of a training."""
+"""Steps are joined by so many at least, once weights have begun to grow."""
 _PIECE = 50
 """Steps of a compiled call."""
 _MOST_PIECES = 400
-_BEGUN = 0.05
 _GAIN = 1e-4
-"""Part of the first loss that half of the steps must gain to go on."""
+"""Part of what was gained in all that half of the time must gain to go on."""
 _LOUD = 100.0
 """Gradient over Adam's epsilon above which epsilon does not matter."""
 _SMALL_STEP = 0.05
+"""Of a joined step, beside the weights that are learned; and of what weight decay takes away in it."""
 
 
 class InJoinedSteps(AbstractStepsTheory):
@@ -53,35 +56,49 @@ class InJoinedSteps(AbstractStepsTheory):
         """All but descent, whose plateaus are to be skipped, and what is known as functions alone."""
         return not (rule.proportional or isinstance(rule, Optax) or problem.adaptive)
 
+    @cached_property
+    def natural(self) -> float:
+        """How far a weight goes, about."""
+        return natural_size(self.start.problem)
+
     @property
     def together(self) -> int:
         """How many steps are joined: so many that a weight of natural size takes hundreds of them."""
-        problem = self.start.problem
-        length = math.sqrt(2 * abs(float(problem.loss(0 * self.start.theta))))
-        natural = length ** (1 / max(problem.degree, 1))
-        return max(_FEWEST, math.ceil(natural / (_RESOLVED * float(self.rule.learning_rate))))
+        rate = float(self.rule.learning_rate)
+        return max(_FEWEST, math.ceil(self.natural / (_RESOLVED * rate)))
 
     @cached_property
     def numeric(self) -> Outcome:
         """The joined steps until the loss falls no more, and the stages of their curve."""
-        problem, many = self.start.problem, self.together
-        theta, end = np.asarray(self.start.theta), self.start.max_time
-        time, loss, thetas = follow(problem, theta, self.rule, many, end)
-        return outcome_of_curve(problem, time, loss, thetas, evaluations=len(time))
+        problem, theta = self.start.problem, np.asarray(self.start.theta)
+        way = follow(
+            problem, theta, self.rule, self.together, self.natural, end=self.start.max_time
+        )
+        time, loss, thetas, stopped = way
+        return outcome_of_curve(problem, time, loss, thetas, stopped=stopped, evaluations=len(time))
 
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:
         """Small steps, and for Adam gradients that are not lost in epsilon."""
-        rate = float(self.rule.learning_rate)
-        natural = self.together * rate * _RESOLVED
+        step = self.together * float(self.rule.learning_rate)
         found = [
             Assumption(
-                "steps are small beside the weights that are learned: learning rate over their size",
-                rate < _SMALL_STEP * natural,
-                rate / natural,
+                "steps are small beside the weights that are learned: a joined step over their size",
+                step < _SMALL_STEP * self.natural,
+                step / self.natural,
                 f"below {_SMALL_STEP:g}: weights come no nearer to where they belong than a step",
             )
         ]
+        if self.rule.decay:
+            gone = step * float(getattr(self.rule, "weight_decay", 0.0))
+            found.append(
+                Assumption(
+                    "weight decay is slow: part of a weight that it takes away in a joined step",
+                    gone < _SMALL_STEP,
+                    gone,
+                    f"below {_SMALL_STEP:g}; at 2 and above weights swing and grow for ever",
+                )
+            )
         if isinstance(self.rule, Adam | AdamW):
             problem, theta = self.start.problem, self.start.theta
             slopes = tensors.gradients(problem, tensors.split(problem, theta))
@@ -99,10 +116,26 @@ class InJoinedSteps(AbstractStepsTheory):
         return tuple(found)
 
 
+class Way(NamedTuple):
+    """What joined steps saw."""
+
+    time: Curve
+    loss: Curve
+    thetas: Float[np.ndarray, "time width size"]
+    stopped: Stopped | None
+    """Why they ended; `None` if the loss fell no more."""
+
+
 def follow(
-    problem: Problem, theta: np.ndarray, rule: AbstractOptimizer, together: int, end: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times, losses and parameters of joined steps until the loss has fallen, and falls no more.
+    problem: Problem,
+    theta: np.ndarray,
+    rule: AbstractOptimizer,
+    together: int,
+    enough: float,
+    *,
+    end: float = math.inf,
+) -> Way:
+    """Joined steps until the loss has fallen, and falls no more, or all samples are told apart.
 
     While weights are small each step counts: one by one at first, then ever more of them at once.
 
@@ -112,11 +145,13 @@ def follow(
     theta : parameters `(width, size)` at the start.
     rule : the optimizer.
     together : how many steps are joined at most.
+    enough : time in which each weight can have gone as far as it must.
     end : time to stop at in any case.
     """
     weights = steps.weights_of(problem, theta, rule)
     state, many = (weights, _numbers(rule).start(weights)), 1
     first = float(Bound(problem)(compiled.loss, theta))
+    apart = separated_below(problem, first, _GAIN)
     times, losses, thetas = [np.zeros(1)], [np.array([first])], [theta[None]]
     for _ in range(_MOST_PIECES):
         numbers = _numbers(rule.joined(many))
@@ -125,17 +160,34 @@ def follow(
         times.append(times[-1][-1] + step * np.arange(1, _PIECE + 1))
         losses.append(np.asarray(loss))
         thetas.append(np.asarray(place))
-        time, known = np.concatenate(times), np.concatenate(losses)
-        least = np.minimum.accumulate(known)
-        half = least[np.searchsorted(time, 0.5 * time[-1])]
-        begun = half < (1 - _BEGUN) * abs(first)
-        over = begun and half - least[-1] <= _GAIN * abs(first)
-        if over or time[-1] >= end or not np.isfinite(known[-1]):
+        ended = _ended(np.concatenate(times), np.concatenate(losses), apart, enough, end)
+        if ended is not None:
             break
         more = min(2 * many, together)
         state, many = (state[0], rule.remembered(state[1], many, more)), more
-    good = np.isfinite(known) & (time <= end)
-    return time[good], known[good], np.concatenate(thetas)[good]
+    count, stopped = ended or (None, Stopped.LIMIT)
+    time, loss, place = (np.concatenate(part)[:count] for part in (times, losses, thetas))
+    return Way(time, loss, place, stopped)
+
+
+def _ended(
+    time: Curve, loss: Curve, apart: float, enough: float, end: float
+) -> tuple[int, Stopped | None] | None:
+    """How many moments count, and why they are all; nothing while steps go on."""
+    ends: list[tuple[int, Stopped]] = []
+    finite = np.isfinite(loss)
+    below = np.flatnonzero(loss <= apart)
+    if len(below):
+        ends.append((int(below[0]) + 1, Stopped.SEPARATED))
+    if not finite.all():
+        ends.append((int(np.argmin(finite)), Stopped.DIVERGED))
+    if time[-1] >= end:
+        ends.append((int(np.searchsorted(time, end, side="right")), Stopped.LIMIT))
+    if ends:
+        return min(ends, key=lambda one: one[0])
+    if not stands_still(time, np.minimum.accumulate(loss), _GAIN, enough):
+        return None
+    return len(loss), Stopped.DIVERGED if loss[-1] > loss[0] else None
 
 
 def _numbers(rule: AbstractOptimizer) -> Any:

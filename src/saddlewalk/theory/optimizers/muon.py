@@ -17,14 +17,14 @@ from typing import Any, ClassVar, cast
 
 import numpy as np
 
-from saddlewalk.curves import LossCurve, Stage, Stopped, find_jumps
+from saddlewalk.curves import LossCurve, Stage, find_jumps
 from saddlewalk.optimizers import AbstractOptimizer, Muon
 from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments
 from saddlewalk.theory.base import Outcome
 from saddlewalk.theory.optimizers.base import (
-    RESTING,
     AbstractStepsTheory,
+    end_of,
     resting_share,
     staircase_or_slide,
 )
@@ -38,6 +38,7 @@ _WHITE = 1e-9
 class MuonOnLinear(AbstractStepsTheory):
     """Two linear layers, inputs white, enough units for all modes."""
 
+    any_start: ClassVar[bool] = False
     methods: ClassVar[tuple[str, ...]] = ("closed",)
     references: ClassVar[tuple[str, ...]] = (
         "rhee2026muon: Rhee, Simon and Karkada, arXiv 2606.30509, one rate for all modes",
@@ -106,7 +107,7 @@ class MuonOnLinear(AbstractStepsTheory):
         )
         return Outcome(
             stages=stages,
-            stopped=Stopped.LEARNED if share >= RESTING else Stopped.NO_STAIRCASE,
+            stopped=end_of(share),
             assumptions=(staircase_or_slide(share),),
             curve=(time, loss),
             initial_loss=first,

@@ -44,9 +44,13 @@ def predict_in_steps(
     theories = [
         theory(start, rule)
         for theory in STEPS
-        if theory.covers(start.problem, rule)
-        and not (start.given is not None and theory in STEPS[:2])
+        if theory.covers(start.problem, rule) and (start.given is None or theory.any_start)
     ]
+    if not theories:
+        raise InputError(
+            f"AGF in the steps of '{rule.word}' is told for sums of units, and a deep network is none: leave "
+            "out the `optimizer` (the first escape under gradient flow), or `train`."
+        )
     known = dict.fromkeys(name for theory in theories for name in theory.methods)
     chosen = next(iter(known)) if method == "auto" else method
     if chosen not in known:

@@ -176,6 +176,7 @@ def _least(sigma: np.ndarray) -> float:
 class SignOnDiagonal(AbstractStepsTheory):
     """Sign descent, and Muon, of a diagonal network from the start of the package."""
 
+    any_start: ClassVar[bool] = False
     methods: ClassVar[tuple[str, ...]] = ("closed",)
     references: ClassVar[tuple[str, ...]] = (
         "jacobs2026steepest: Jacobs, Zhou and Burkholz, arXiv 2603.02064, steepest descents as mirror flows",
