@@ -302,8 +302,13 @@ def test_the_audit_says_the_largest_stable_learning_rate():
             max_steps=20_000,
         )
         assert (path.stopped is Stopped.CONVERGED and path.loss[-1] < 1e-4) == stays
-    bad = sw.predict(task, sw.units.Diagonal(), 1e-6, optimizer=opt.GradientDescent(5 * most))
-    assert not all(one.holds for one in bad.assumptions if "stable" in one.name)
+    for part in (0.7, 1.2, 5.0, 50.0):  # whatever becomes of its own steps
+        stairs = sw.predict(
+            task, sw.units.Diagonal(), 1e-6, optimizer=opt.GradientDescent(part * most)
+        )
+        (stable,) = [one for one in stairs.assumptions if "stable" in one.name]
+        assert stable.holds == (part < 1)
+        assert stable.value == pytest.approx(part, rel=0.01)
 
 
 def test_sharpness_is_the_largest_eigenvalue_of_the_hessian(network):
@@ -527,7 +532,8 @@ def test_the_edge_of_stability_is_seen_in_a_run():
     wild = sw.diagnose.find_stability(sw.train(task, units, 1e-3, optimizer=rule, max_steps=1000))
     assert wild.passed is not None
     assert "WARNING" in str(wild)
-    assert wild.largest_stable < rule.learning_rate
+    assert wild.largest_stable is None  # it has not been where it would rest
+    assert "did not come to rest" in str(wild)
     assert sw.diagnose.find_stability(
         sw.train(task, units, 1e-3, optimizer=opt.Momentum(1e-3), max_steps=100)
     ).edge == pytest.approx(2 * 1.9 / 1e-3)
@@ -600,18 +606,23 @@ def test_steps_that_blow_up_have_diverged(three_modes):
     assert path.stopped is Stopped.DIVERGED
 
 
-@pytest.mark.parametrize("word", ["adam", "sign"])
+@pytest.mark.parametrize("word", ["adam", "sign", "momentum", "descent"])
 def test_samples_that_are_told_apart_end_a_run_and_its_prediction(word):
     x = np.random.default_rng(0).normal(size=(40, 3))
     task, units = sw.tasks.from_arrays(x, np.sign(x[:, :1])), sw.units.Dense(3, "linear")
-    options = {"optimizer": word, "learning_rate": 2e-3, "loss": "logistic"}
+    rate = 2e-3 if word in ("adam", "sign") else 2e-2
+    options = {"optimizer": word, "learning_rate": rate, "loss": "logistic"}
     path = sw.train(task, units, 1e-4, **options)
     stairs = sw.predict(task, units, 1e-4, **options)
     assert path.stopped is stairs.stopped is Stopped.SEPARATED
     with sw.float64():
         outputs = np.asarray(path.problem.function(path.parameters[-1]))
     assert np.array_equal(np.sign(outputs[:, 0]), np.sign(x[:, 0]))
-    assert stairs.curve[0][-1] == pytest.approx(path.time[-1], rel=0.1)
+    assert any(
+        "a minimum at finite weights" in one.name and not one.holds for one in stairs.assumptions
+    )
+    if word in ("adam", "sign"):  # the others wait until nothing new can come
+        assert stairs.curve[0][-1] == pytest.approx(path.time[-1], rel=0.1)
 
 
 def test_where_much_loss_stays_steps_still_come_to_an_end():

@@ -218,18 +218,10 @@ def _exit_if_cut_short(path: Any) -> None:
         raise SystemExit(INTERRUPTED)
     if path.stopped == "diverged":
         note(
-            "diverged: the result ends where the loss became infinite; take a smaller --learning-rate"
-            + _largest_stable(path)
+            "diverged: the result ends where the loss became infinite; take a smaller --learning-rate "
+            "(a prediction for descent or momentum says the largest stable one)"
         )
         raise SystemExit(_FAILED)
-
-
-def _largest_stable(path: Any) -> str:
-    """What the sharpest place that a run came by would have stood, where that is known."""
-    from saddlewalk.diagnose import find_stability
-
-    most = find_stability(path).largest_stable
-    return "" if most is None else f", at most {most:.3g} where the loss was least"
 
 
 def _warn_of_steps(path: Any) -> None:

@@ -47,6 +47,8 @@ class Stability(AbstractResult):
     """Sharpness at which a minimum is left."""
     flow: float | None
     """Sharpness at which steps are no flow any more: plateaus would last a tenth longer."""
+    rested: bool = True
+    """Whether the run came to rest; if not, it has not been where it would be sharpest."""
 
     @property
     def passed(self) -> float | None:
@@ -58,8 +60,10 @@ class Stability(AbstractResult):
 
     @property
     def largest_stable(self) -> float | None:
-        """The largest learning rate that would stand the sharpest place of the run."""
-        if self.edge is None or self.learning_rate is None or max(self.sharpness) <= 0:
+        """The largest learning rate that would stand the sharpest place of a run that came to rest."""
+        if not self.rested or self.edge is None or self.learning_rate is None:
+            return None
+        if max(self.sharpness) <= 0:
             return None
         return self.learning_rate * self.edge / max(self.sharpness)
 
@@ -117,19 +121,30 @@ class Stability(AbstractResult):
             rows.append(
                 ["edge of stability, 2(1 + momentum)/learning rate", text.number(self.edge)]
             )
+        if self.largest_stable is not None:
+            rows.append(["largest stable learning rate", text.number(self.largest_stable)])
+        return (text.Table("sharpness along the run", ["", "value"], rows), *self._warnings)
+
+    @property
+    def _warnings(self) -> tuple[str, ...]:
+        """What its steps were too large for."""
         lines = []
         if self.passed is not None:
             lines.append(
                 f"WARNING: the edge of stability was passed at time {text.number(self.passed)}: steps leave "
-                f"what they should settle in; the largest stable learning rate is "
-                f"{text.number(self.largest_stable)}"
+                "what they should settle in"
             )
         elif self.flow is not None and max(self.sharpness) > self.flow:
             lines.append(
                 "steps are no gradient flow here: learning rate * sharpness / (1 - momentum)^2 reaches "
                 f"{text.number(max(self.sharpness) / self.flow / 10)}; predict with this optimizer"
             )
-        return (text.Table("sharpness along the run", ["", "value"], rows), *lines)
+        if self.edge is not None and not self.rested:
+            lines.append(
+                "the run did not come to rest: how sharp it is there, and with that the largest stable "
+                "learning rate, is known from a prediction with this optimizer, or from a run that rests"
+            )
+        return tuple(lines)
 
 
 @in_float64
@@ -159,4 +174,5 @@ def find_stability(path: "Trajectory", problem: Problem | None = None) -> Stabil
         learning_rate=None if rule is None else float(rule.learning_rate),
         edge=edge,
         flow=flow,
+        rested=run.info["stopped"] in (Stopped.CONVERGED.value, Stopped.SEPARATED.value),
     )

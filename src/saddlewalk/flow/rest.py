@@ -68,6 +68,7 @@ class Rest:
         least = problem.infimum or 0.0
         self._nothing = least + convergence**2 * abs(float(first.loss) - least)
         self._separated = separated_below(problem, float(first.loss), convergence)
+        self._apart = -math.inf if problem.separation is None else least + problem.separation
         self._idle_since = math.inf
         self.reason = Stopped.CONVERGED
         """Why the training ended, once `first` has found that it rests."""
@@ -102,6 +103,8 @@ class Rest:
         row = len(time) - 1 if self._slides else int(rests[0])
         if for_long[row] and self._some_unit_grows(drive[row], seen, float(time[row]), row):
             self.reason = Stopped.SLOW
+        elif seen.loss[row] <= self._apart:
+            self.reason = Stopped.SEPARATED
         return row
 
     def _some_unit_grows(

@@ -174,14 +174,19 @@ class Walk:
             if stopped:
                 return stopped
         for _ in range(self.at.most_rounds + 10 * self.problem.width):
-            if self.infimum is not None and self.level <= self._nothing_at_all:
-                return Stopped.LEARNED if self.separation is None else Stopped.SEPARATED
-            if self.active.all() and not math.isfinite(self.leaves):
-                return Stopped.NO_DORMANT
-            stopped = cross_plateau(self) or pass_transition(self)
+            stopped = self.over or cross_plateau(self) or pass_transition(self)
             if stopped:
                 return stopped
         return Stopped.LIMIT
+
+    @property
+    def over(self) -> Stopped | None:
+        """Why nothing comes after this plateau, if all is learned or all units are active."""
+        if self.infimum is not None and self.level <= self._nothing_at_all:
+            return Stopped.LEARNED if self.separation is None else Stopped.SEPARATED
+        if self.active.all() and not math.isfinite(self.leaves):
+            return Stopped.NO_DORMANT
+        return None
 
     # --- plateaus -------------------------------------------------------------------------------------------
 

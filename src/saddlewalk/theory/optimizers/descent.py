@@ -3,11 +3,14 @@
 from functools import cached_property
 from typing import ClassVar, cast
 
+from saddlewalk.curves import Stopped
 from saddlewalk.optimizers import AbstractOptimizer, GradientDescent, Momentum
 from saddlewalk.problem import Problem
 from saddlewalk.problem.sharpness import sharpness
 from saddlewalk.theory.agf.theory import read_walk
+from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.theory.base import Outcome
+from saddlewalk.theory.losses import told_apart
 from saddlewalk.theory.optimizers.base import AbstractStepsTheory
 from saddlewalk.theory.optimizers.stepped import SteppedWalk
 from saddlewalk.theory.staircase import Assumption
@@ -38,18 +41,29 @@ class Descending(AbstractStepsTheory):
         walk = SteppedWalk(start.problem, start.theta, rule, max_time=start.max_time)
         stopped = walk.run()
         stages, curve = read_walk(walk)
-        sharpest = max(
-            (sharpness(start.problem, walk.record.nearest(row).theta), row)
-            for row in walk.record.rests
-        )[0]
+        sharpest = self._sharpest(walk, stopped)
         return Outcome(
             stages=stages,
             stopped=stopped,
-            assumptions=(_stable(self.rule, sharpest), *self._small_steps(sharpest)),
+            assumptions=(
+                _stable(self.rule, sharpest),
+                *self._small_steps(sharpest),
+                *told_apart(start.problem, walk.outputs),
+            ),
             curve=(curve.time, curve.loss),
             initial_loss=float(curve.loss[0]),
             rhs_evaluations=walk.evaluations,
         )
+
+    def _sharpest(self, walk: SteppedWalk, stopped: Stopped) -> float:
+        """Sharpness of the sharpest plateau; of the flow's, where steps may swing or never came to one."""
+        found = _sharpest_rest(walk)
+        near = float(self.rule.learning_rate) > _NEAR_THE_EDGE * self.rule.largest_stable(found)
+        if not (near or stopped is Stopped.DIVERGED):
+            return found
+        flow = Walk(walk.problem, self.start.theta, real_time=True, max_time=self.start.max_time)
+        flow.run()
+        return _sharpest_rest(flow)
 
     def _small_steps(self, sharpest: float) -> tuple[Assumption, ...]:
         rate, keeps = float(self.rule.learning_rate), float(getattr(self.rule, "momentum", 0.0))
@@ -71,6 +85,12 @@ class Descending(AbstractStepsTheory):
 
 _SMALL = 0.1
 """Of a step: the flow is right to a few percent."""
+_NEAR_THE_EDGE = 0.5
+"""Part of the largest stable learning rate above which steps may rest elsewhere than the flow."""
+
+
+def _sharpest_rest(walk: Walk) -> float:
+    return max(sharpness(walk.problem, walk.record.nearest(row).theta) for row in walk.record.rests)
 
 
 def _stable(rule: AbstractOptimizer, sharpest: float) -> Assumption:

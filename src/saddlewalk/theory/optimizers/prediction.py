@@ -3,6 +3,7 @@
 from saddlewalk.errors import InputError, nearest
 from saddlewalk.optimizers import OPTIMIZERS, AbstractOptimizer, Optax
 from saddlewalk.theory.base import Outcome, Start
+from saddlewalk.theory.losses import minimum_is_finite
 from saddlewalk.theory.optimizers.base import AbstractStepsTheory
 from saddlewalk.theory.optimizers.descent import Descending
 from saddlewalk.theory.optimizers.joined import InJoinedSteps
@@ -60,4 +61,5 @@ def predict_in_steps(
         )
     theory = next(one for one in theories if chosen in one.methods)
     outcome = theory.outcome(chosen)
-    return chosen, outcome, theory.audit, theory.references
+    audit = (*theory.audit, *minimum_is_finite(start.problem))
+    return chosen, outcome, audit, theory.references

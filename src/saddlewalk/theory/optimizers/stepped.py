@@ -78,11 +78,7 @@ class SteppedWalk(Walk):
             if stopped:
                 return stopped
         for _ in range(self.at.most_rounds + 10 * self.problem.width):
-            if self.problem.squared and self.level <= self.at.nothing * self.untrained:
-                return Stopped.LEARNED
-            if self.active.all() and not math.isfinite(self.leaves):
-                return Stopped.NO_DORMANT
-            stopped = self._cross() or self._descend()
+            stopped = self.over or self._cross() or self._descend()
             if stopped:
                 return stopped
         return Stopped.LIMIT
