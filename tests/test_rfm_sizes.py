@@ -116,6 +116,15 @@ def test_memory_bounds_the_leaves(monkeypatch):
     assert model.score(x, y[:, 0]) > 0.9
 
 
+@pytest.mark.parametrize("options", [{}, {"leaf_size": 40}, {"solver": "iterative"}])
+def test_a_ridge_that_is_given_is_the_ridge_of_the_machine(options):
+    """Also of a tree, whose leaves have a few of the samples each, and where all else is searched for."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 3))
+    model = RFMRegressor(ridge=1e-2, iterations=1, random_state=0, **options).fit(x, x[:, 0])
+    assert model.best_params_["ridge"] == pytest.approx(1e-2)
+
+
 @parametrize_with_checks(
     [RFMRegressor("agop", bandwidth=3.0, ridge=1e-3, iterations=1, leaf_size=15)],
     # the two sides are averaged by weights that weigh the samples of a cut once

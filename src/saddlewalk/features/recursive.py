@@ -279,7 +279,11 @@ class RecursiveFeatureMachine(BaseEstimator):
         lengths = [length * b for b in BANDWIDTHS] if _is_auto(self.bandwidth) else [length]
         x, y, weights = values
         size = float(np.mean(self._diagonal_of_kernel(on_host(x))))
-        ridges = [size * r for r in RIDGES] if self.ridge == "auto" else [self.ridge * len(samples)]
+        if self.ridge == "auto":
+            ridges = [size * r for r in RIDGES]
+        else:  # as much as the machine at the end, or each leaf of a tree of them, will have
+            n = len(samples)
+            ridges = [self.ridge * rows_in_a_leaf(n, leaf_for(self, n, device))]
         classes = None if labels is None else labels[rows]
         cut = folds(len(rows), classes, self.random_state, len(rows) < len(samples))
         return Search(
