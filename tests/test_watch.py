@@ -234,6 +234,24 @@ def test_clipped_steps_are_those_of_pytorch(make, options, allowed):
     np.testing.assert_allclose(ahead.loss[seen], true, atol=allowed * losses[0])
 
 
+@pytest.mark.parametrize("make", [torch.optim.Adam, torch.optim.AdamW])
+def test_slopes_ahead_are_those_of_the_loss_itself(make):
+    """Whatever was done to the gradient: against differences of the losses on both sides."""
+    x, y = data()
+    model = network(0.3)
+    optimizer = make(model.parameters(), lr=1e-3, weight_decay=2.0)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, clip=0.2, widths=False)
+    ahead = train_ahead(
+        watch.landscape, watch.weights(), watch.rule(), horizon=40, most=3000, elapsed=1
+    )
+    middle = (ahead.loss[2:] - ahead.loss[:-2]) / (ahead.steps[2:] - ahead.steps[:-2])
+    largest = np.abs(middle).max()
+    # a slope is that of the step which starts here: the mean of the two beside it is that of both
+    found = 0.5 * (ahead.slope[:-2] + ahead.slope[1:-1])
+    np.testing.assert_allclose(found[5:], middle[5:], atol=0.02 * largest)
+    assert ahead.slope[-1] == pytest.approx(middle[-1], abs=0.05 * largest)
+
+
 def test_a_drop_under_clipped_gradients_is_forecast():
     x, y = data()
     clip, told = 0.1, []

@@ -330,8 +330,9 @@ def _adaptive_path(
         if not math.isfinite(loss) or loss > _JUMPY * max(lowest, 1e-3 * began):
             return path, calls, True
         if step >= horizon or enough(path.steps, path.loss):
+            path.slope[-1] = path.slope[max(len(path.slope) - 2, 0)]  # there is no step from here
             break
-        gradient = clipped(gradient, rule.clip)
+        uphill, gradient = gradient, clipped(gradient, rule.clip)
         if not rule.decoupled:
             gradient = gradient + rule.decay * weights
         if noise is None:  # what minibatches add to the mean square
@@ -342,9 +343,9 @@ def _adaptive_path(
         first = keep1 * first + (1 - keep1) * gradient
         second = keep2 * second + (1 - keep2) * (gradient**2 + noise)
         change = rule.change(gradient, first, second, count)
-        path.slope[-1] = float(gradient @ change)
-        if rule.decoupled:
-            weights = weights * (1 - rule.rate * rule.decay) ** joined
-        weights = weights + joined * change
+        kept = (1 - rule.rate * rule.decay) ** joined if rule.decoupled else 1.0
+        way = joined * change - (1 - kept) * weights
+        path.slope[-1] = float(uphill @ way) / joined
+        weights = weights + way
         step += joined
     return path, calls, False
