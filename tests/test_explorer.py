@@ -19,6 +19,7 @@ from saddlewalk.explore import (
 )
 from saddlewalk.explore.packed import moments_to_keep, packed
 from saddlewalk.explore.page import page_of
+from saddlewalk.explore.panels import panels_of
 from saddlewalk.explore.runs import record_of
 from saddlewalk.settings import Run
 from saddlewalk.sweep import Series, grid, sweep
@@ -158,6 +159,36 @@ def test_grid_of_a_setting():
     assert found["cells"][1]["predicted"]["stages"][0]["time"] == stairs.jump_times[0]
     bad = network_of_setting(Run.of("diagonal", dim=5), {"sparsity": (2, 9)})
     assert "larger than" in bad["cells"][1]["error"]
+
+
+def test_steps_of_an_optimizer_are_runs_and_not_the_pages_flow():
+    one = {"scale": (1e-4,)}
+    found = network_of_setting(Run.of("diagonal", dim=3, sparsity=2, optimizer="sign"))
+    assert "live" not in found
+    assert "--optimizer" in found["command"]
+    descent = Run.of("diagonal", dim=3, sparsity=2, solver="descent")
+    assert "live" not in network_of_setting(descent, one)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"scale": -1.0}, "got -1.0"), ({"optimizer": "sgd"}, "Unknown optimizer")],
+)
+def test_what_no_cell_can_run_is_refused(options, said):
+    with pytest.raises(sw.InputError, match=said):
+        network_of_setting(Run.of("relu", dim=3, **options))
+
+
+def test_columns_are_inputs_and_classes_by_name():
+    """Three inputs and three classes: outgoing weights have no names of inputs."""
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    task = sw.tasks.from_arrays(x, np.eye(3)[x.argmax(axis=1)], names=["a", "b", "c"])
+    problem = sw.Problem(task, sw.units.Dense(2), "cross-entropy")
+    theta = np.random.default_rng(1).normal(size=(4, 2, 6))
+    panels = {one["title"]: one for one in panels_of(problem, theta)}
+    assert panels["Direction of w"]["columns"] == ["a", "b", "c"]
+    assert panels["Direction of a"]["columns"] == ["class 0", "class 1", "class 2"]
+    assert panels["Residual along each input"]["rows"][0] == "class 0"
 
 
 def test_store_with_curves(tmp_path):

@@ -36,7 +36,8 @@ def live_flow(run: Run, seeds: int = _SEEDS) -> Live | None:
     plain = run.weights is None and not problem.adaptive and problem.squared
     units = problem.units
     known = isinstance(units, Diagonal) or (isinstance(units, Dense) and units.rotatable)
-    if not (plain and known and isinstance(problem.task, Moments)):
+    flows = run.motion.optimizer is None and run.training.solver not in ("descent", "sgd")
+    if not (plain and known and flows and isinstance(problem.task, Moments)):
         return None
     if problem.task.inputs > _LARGEST or problem.task.outputs > _LARGEST:
         return None

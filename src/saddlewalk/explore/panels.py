@@ -100,13 +100,16 @@ def _directions(problem: Problem, theta: np.ndarray, names: list[str]) -> list[P
     panels = [
         _panel("Size of the units", "bars", size[..., 0], names, about="Norm of all weights.")
     ]
-    first = 0
+    first, last = 0, list(problem.shapes)[-1]
     for layer, shape in problem.shapes.items():
         many = int(np.prod(shape))
         part = unit[:, :, first : first + many]
+        columns = [f"{layer} {k}" for k in range(many)]
+        if first == 0 and many == problem.task.inputs:
+            columns = list(problem.task.input_names) or columns
+        elif layer == last and many == problem.task.outputs > 1:
+            columns = _outputs(problem)
         first += many
-        called = problem.task.input_names if many == problem.task.inputs else ()
-        columns = list(called) or [f"{layer} {k}" for k in range(many)]
         panels.append(
             _panel(
                 f"Direction of {layer}",
@@ -222,7 +225,7 @@ def _residual(problem: Problem, theta: np.ndarray) -> list[Panel]:
                 about="Mean of residual times input: zero when nothing is left to learn from it.",
             )
         ]
-    outputs = [f"output {k}" for k in range(problem.task.outputs)][:_MOST_ROWS]
+    outputs = _outputs(problem)[:_MOST_ROWS]
     return [
         _panel(
             "Residual along each input",
@@ -233,6 +236,12 @@ def _residual(problem: Problem, theta: np.ndarray) -> list[Panel]:
             "Mean of residual times input.",
         )
     ]
+
+
+def _outputs(problem: Problem) -> list[str]:
+    """What the outputs are called."""
+    word = "class" if problem.sample_loss.classifies else "output"
+    return [f"{word} {k}" for k in range(problem.task.outputs)]
 
 
 def _mode(name: dict[str, Any]) -> str:

@@ -5,8 +5,10 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from saddlewalk.errors import InputError
 from saddlewalk.explore.live import live_flow
 from saddlewalk.explore.runs import Record, record_of
+from saddlewalk.problem.scale import check_scale
 from saddlewalk.settings import Run, find_setting
 
 Axes = Mapping[str, Sequence[Any]]
@@ -50,6 +52,7 @@ def network_of_setting(
         not given.
     told : called with what is being computed, and how much of it is done.
     """
+    check_scale(run.scale, run.problem.degree)
     given = _options_of(run)
     live = live_flow(run)
     if live is not None and axes is None:
@@ -101,6 +104,8 @@ def _swept(run: Run, axes: Axes, given: Mapping[str, Any], told: Told) -> Record
         except ValueError as error:
             record = {"error": str(error)}
         cells.append(record)
+    if all("error" in cell for cell in cells):
+        raise InputError(cells[0]["error"])
     plain = {**run.to_json(), "width": run.problem.width}
     return {
         "name": run.setting,
