@@ -263,6 +263,21 @@ def test_a_leap_of_steps_is_so_many_steps(units):
         np.testing.assert_allclose(leap.balls_after(time), ball, rtol=1e-8)
 
 
+@pytest.mark.parametrize("nesterov", [False, True])
+@pytest.mark.parametrize("momentum", [0.0, 0.81])
+def test_powers_of_a_step_are_right_where_both_roots_are_one(momentum, nesterov):
+    """By multiplying; the roots meet at rate * s = -(1 - sqrt(beta))^2 for the heavy ball."""
+    rule = opt.Momentum(0.1, momentum, nesterov=nesterov) if momentum else opt.GradientDescent(0.1)
+    ball = Ball(rule)
+    double = -((1 - math.sqrt(momentum)) ** 2) / (1 + momentum * nesterov) / 0.1
+    rates = np.array([double, double * (1 + 1e-13), double * (1 + 1e-9), 0.0, 2.0, -3.0])
+    matrices = np.moveaxis(np.array(ball.matrix(rates)).reshape(2, 2, -1), -1, 0)
+    for steps in (0, 1, 2, 37):
+        found = np.moveaxis(np.array(ball.power(rates, steps)).reshape(2, 2, -1), -1, 0)
+        true = np.stack([np.linalg.matrix_power(one, steps) for one in matrices])
+        np.testing.assert_allclose(found, true, rtol=1e-9, atol=1e-12)
+
+
 # --- the staircase in steps ---------------------------------------------------------------------------------
 
 

@@ -3,16 +3,17 @@ dormant unit, with ball b and rate s (a singular value of G, or minus one), goes
 
 .. math:: \begin{pmatrix} c \\ b \end{pmatrix} \leftarrow M(s) \begin{pmatrix} c \\ b \end{pmatrix}, \qquad
           M = \begin{pmatrix} 1 + \eta s & \beta \\ \eta s & \beta \end{pmatrix}, \qquad
-          M^n = \frac{q_1^n (M - q_2) - q_2^n (M - q_1)}{q_1 - q_2}.
+          M^n = p_n M - q_1 q_2\, p_{n-1}, \quad p_n = \frac{q_1^n - q_2^n}{q_1 - q_2}.
 
 A ball that rests at the start has to get going: only the part :math:`(1 + \eta s - q_2)/(q_1 - q_2)` of a
 unit grows like :math:`q_1^n`. Gradient descent is :math:`\beta = 0`, with :math:`q_1 = 1 + \eta s`.
 """
 
+import abc
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Complex, Float
 
 from saddlewalk.optimizers import GradientDescent, Momentum
 from saddlewalk.optimizers.growth import growth_per_step, roots
@@ -28,6 +29,7 @@ from saddlewalk.theory.agf.leap import (
 )
 
 Rates = Float[np.ndarray, "..."]
+Roots = Complex[np.ndarray, "..."]
 Function = Callable[[Rates], Rates]
 
 
@@ -61,15 +63,17 @@ class Ball:
 
     def power(self, s: Rates, steps: float) -> tuple[Rates, Rates, Rates, Rates]:
         """The entries of its power."""
+        if steps == 0:
+            one = np.ones_like(np.asarray(s, dtype=float))
+            return one, 0 * one, 0 * one, one
         q1, q2 = roots(s, self.rate, self.momentum, 0.0, self.nesterov)
-        apart = np.where(np.abs(q1 - q2) > 1e-12, q1 - q2, 1e-12)
-        up, down = q1**steps / apart, q2**steps / apart
+        now, before = _mean_power(q1, q2, steps), q1 * q2 * _mean_power(q1, q2, steps - 1)
         a, b, c, d = self.matrix(s)
         return (
-            (up * (a - q2) - down * (a - q1)).real,
-            ((up - down) * b).real,
-            ((up - down) * c).real,
-            (up * (d - q2) - down * (d - q1)).real,
+            (now * a - before).real,
+            (now * b).real,
+            (now * c).real,
+            (now * d - before).real,
         )
 
     def following(self, s: Rates) -> Rates:
@@ -79,14 +83,28 @@ class Ball:
         return np.where(np.asarray(s) > 0, c / np.maximum(q - d, 1e-300), 0.0)
 
 
+def _mean_power(q1: Roots, q2: Roots, steps: float) -> Roots:
+    """The difference of two powers over that of their roots, which may be as near as they like."""
+    if steps == 0:
+        return np.zeros_like(q1)
+    more = np.where(np.abs(q1) < np.abs(q2), q2, q1)
+    less = np.where(np.abs(q1) < np.abs(q2), q1, q2)
+    none = less == 0
+    apart = np.log(np.where(none, 0.5, less) / np.where(none, 1.0, more))
+    same = apart == 0
+    terms = np.where(same, steps, np.expm1(steps * apart) / np.where(same, 1, np.expm1(apart)))
+    return np.asarray(more ** (steps - 1) * np.where(none, 1.0, terms))
+
+
 class _Stepped(AbstractLeap):
     """A leap of whole steps, for units and their balls."""
 
     ball: Ball
     _start: tuple[Weights, Weights]
 
+    @abc.abstractmethod
     def _apply(self, function: Function, theta: Weights) -> Weights:
-        raise NotImplementedError
+        """A function of the rates, applied to the components that have them."""
 
     def steps(self, time: float) -> float:
         """Whole steps that end by then."""
