@@ -34,7 +34,7 @@ docs: $(VENV)/.docs      ## the documentation site in build/site; a broken link 
 notebooks: $(VENV)/.notebooks ## the notebooks of docs/notebooks in build/notebooks, to be opened in Jupyter
 	$(BIN)/python docs/run_notebooks.py
 
-gallery: $(VENV)/.docs   ## run all figures and tables (20 minutes) and put them into the docs
+gallery: $(VENV)/.docs   ## run all figures and tables (25 minutes) and put them into the docs
 	$(BIN)/saddlewalk reproduce all --out results/reproduce
 	$(BIN)/python docs/make_gallery.py results/reproduce
 
@@ -58,6 +58,9 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/explorer.py
 	$(BIN)/python benchmarks/thresholds.py
 	$(BIN)/python benchmarks/agreement.py
+	$(BIN)/python benchmarks/losses.py
+	$(BIN)/python benchmarks/optimizers.py
+	$(BIN)/python benchmarks/depth.py
 	$(BIN)/python benchmarks/groups.py
 	$(BIN)/python benchmarks/forecasts.py
 	$(BIN)/python benchmarks/watch.py

@@ -61,11 +61,6 @@ class Representation:
         coefficient has."""
         return self.dimension // self.commutant
 
-    @property
-    def is_trivial(self) -> bool:
-        """Whether nothing moves."""
-        return self.name == "trivial"
-
     @cached_property
     def character(self) -> Float[np.ndarray, " order"]:
         """The trace of each matrix."""
