@@ -598,6 +598,10 @@ def test_a_prediction_that_is_cut_off_says_so(three_modes, rule):
     stairs = sw.predict(*three_modes, 1e-6, optimizer=rule, max_time=0.1)
     assert stairs.stopped is Stopped.LIMIT
     assert np.asarray(stairs.curve[0])[-1] <= 0.1 * (1 + 1e-9)
+    task = sw.tasks.sparse_regression(samples=40, dim=4, sparsity=3)
+    for end, stopped in ((0.1, True), (20.0, False)):
+        stairs = sw.predict(task, sw.units.Diagonal(), 1e-4, optimizer=rule, max_time=end)
+        assert (stairs.stopped is Stopped.LIMIT) == stopped
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from typing import ClassVar, NamedTuple, cast
 import numpy as np
 from jaxtyping import Float
 
+from saddlewalk.curves import Stopped
 from saddlewalk.optimizers import AbstractOptimizer, Muon, SignDescent
 from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments
@@ -218,7 +219,8 @@ class SignOnDiagonal(AbstractStepsTheory):
             first - beta @ self.motion.c + 0.5 * np.sum((beta @ self.motion.sigma) * beta, axis=1)
         )
         thetas = np.stack([u + v, u - v], axis=2) / math.sqrt(2)
-        return outcome_of_curve(problem, time, loss, thetas)
+        stopped = Stopped.LIMIT if time[-1] >= self.start.max_time else None
+        return outcome_of_curve(problem, time, loss, thetas, stopped=stopped)
 
     @property
     def finished(self) -> dict[int, float]:
