@@ -119,6 +119,10 @@ def test_words_are_labels_in_tables_and_archives(tmp_path):
     rows = "\n".join(f"{a},{b},{word}" for (a, b), word in zip(x, words, strict=True))
     (tmp_path / "d.csv").write_text(f"a,b,answer\n{rows}\n")
     np.savez(tmp_path / "d.npz", X=x, y=words)
+    np.testing.assert_array_equal(sw.tasks.from_arrays(x, words.astype("S")).y, task.y)
+    (tmp_path / "gap.csv").write_text("a,b,c\n1,2,yes\n3,4,no\n5,6,\n")
+    with pytest.raises(sw.InputError, match=r"line 4.*empty"):
+        sw.Run.of("relu", data=str(tmp_path / "gap.csv"), loss="logistic").predict()
     for file in ("d.csv", "d.npz"):
         run = sw.Run.of("relu", data=str(tmp_path / file), loss="logistic")
         np.testing.assert_array_equal(run.task.y[:, 0], [1, -1] * 6)

@@ -96,7 +96,8 @@ def one_hot(labels: Any) -> np.ndarray:
     ----------
     labels : `(n,)` words.
     """
-    kinds, which = np.unique([*map(str, labels)], return_inverse=True)
+    words = [one.decode() if isinstance(one, bytes) else str(one) for one in labels]
+    kinds, which = np.unique(words, return_inverse=True)
     if len(kinds) < 2:
         raise InputError(f"The target has a single label, '{kinds[0]}': there is nothing to learn.")
     return np.eye(len(kinds))[which]
@@ -104,7 +105,7 @@ def one_hot(labels: Any) -> np.ndarray:
 
 def _are_words(values: Any) -> bool:
     array = np.asarray(values)
-    return array.ndim == 1 and array.size > 0 and all(isinstance(one, str) for one in array)
+    return array.ndim == 1 and array.size > 0 and all(isinstance(one, str | bytes) for one in array)
 
 
 def finite_numbers(

@@ -144,12 +144,18 @@ def _chosen(file: Path, columns: list[_Column], targets: str | int | None) -> li
 
 def _numbers(file: Path, lines: list[int], column: _Column) -> np.ndarray:
     """A column of numbers, or a sentence that says in which line it is none."""
-    for line, cell, number in zip(lines, column.cells, column.numbers, strict=True):
+    cells = [*zip(lines, column.cells, column.numbers, strict=True)]
+    for (
+        line,
+        cell,
+        number,
+    ) in cells:  # before words: a target of words with one missing is none of numbers
         if cell.lower() in _MISSING or (number is not None and not np.isfinite(number)):
             raise InputError(
                 f"{file} has '{cell}' in line {line}, {column}: empty, NaN or infinite. Fill it in, or leave "
                 "out the row."
             )
+    for line, cell, number in cells:
         if number is None:
             raise InputError(
                 f"{file} must hold numbers; line {line}, {column} has '{cell:.30}'. Write words as numbers; "
