@@ -644,6 +644,52 @@ def test_samples_that_are_told_apart_end_a_run_and_its_prediction(word):
         assert stairs.curve[0][-1] == pytest.approx(path.time[-1], rel=0.1)
 
 
+@pytest.mark.parametrize(
+    ("units", "rule"),
+    [
+        (sw.units.Dense(4, "linear"), opt.GradientDescent(1e-2)),
+        (sw.units.Dense(4, "relu"), opt.Momentum(1e-3, 0.9)),
+    ],
+    ids=["linear", "relu"],
+)
+def test_batches_shake_the_first_jump_as_much_as_is_said(units, rule):
+    """Against the spread over many draws of the batches, from one start."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 4))
+    y = x @ rng.normal(size=(4, 3)) + 0.5 * rng.normal(size=(200, 3))
+    task, options = sw.tasks.from_arrays(x, y), {"optimizer": rule, "batch_size": 4}
+    stairs = sw.predict(task, units, 1e-8, **options)
+    (said,) = [one for one in stairs.assumptions if "batches" in one.name]
+    first = stairs.stages[0]
+    with sw.float64():
+        theta = np.asarray(sw.Problem(task, units).initialize(1e-8, 0))
+    times = []
+    for seed in range(30):
+        end = {"max_time": 1.3 * first.time, "convergence": 0}
+        path = sw.train(task, units, 1e-8, seed, start=theta, **options, **end)
+        times.append(path.time[np.argmax(path.loss < 0.5 * (stairs.initial_loss + first.loss))])
+    assert np.mean(times) == pytest.approx(first.time, rel=0.01)
+    assert said.holds
+    assert said.value == pytest.approx(np.std(times, ddof=1) / first.time, rel=0.4)
+    fours = sw.predict(task, units, 1e-8, optimizer=rule, batch_size=64)
+    (less,) = [one for one in fours.assumptions if "batches" in one.name]
+    assert less.value == pytest.approx(said.value / 4)
+
+
+def test_batches_that_no_theory_knows_are_told(three_modes):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(50, 3))
+    task, units = sw.tasks.from_arrays(x, x), sw.units.Dense(3, "linear")
+    for size, holds in ((5, False), (50, True)):
+        stairs = sw.predict(task, units, 1e-3, optimizer="adam", batch_size=size)
+        (said,) = [one for one in stairs.assumptions if "batch" in one.name]
+        assert (said.holds, said.value) == (holds, size / 50)
+    with pytest.raises(sw.InputError, match="name an `optimizer`"):
+        sw.predict(task, units, 1e-3, batch_size=5)
+    with pytest.raises(sw.InputError, match="needs samples"):
+        sw.predict(*three_modes, 1e-3, optimizer="adam", batch_size=5)
+
+
 def test_where_much_loss_stays_steps_still_come_to_an_end():
     rng = np.random.default_rng(3)
     x = rng.normal(size=(400, 3))

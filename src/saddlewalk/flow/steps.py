@@ -245,9 +245,5 @@ def _check(problem: Problem, optimizer: AbstractOptimizer, batch_size: int | Non
             f"Adaptive rates of gradient flow go with 'descent' and 'momentum'; '{optimizer.word}' has steps "
             "of its own. Leave out `adaptive`."
         )
-    if batch_size is None:
-        return
-    if not isinstance(problem.task, Samples):
-        raise InputError("SGD needs samples; this task is given by its moments.")
-    if batch_size < 1:
-        raise InputError(f"The batch size must be at least 1; got {batch_size}.")
+    if batch_size is not None:
+        steps.check_batches(problem, batch_size)

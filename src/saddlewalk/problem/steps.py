@@ -5,9 +5,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from saddlewalk.errors import InputError
 from saddlewalk.optimizers import AbstractOptimizer, Memory, Tensors
 from saddlewalk.problem import tensors
 from saddlewalk.problem.problem import Parameters, ParametersLike, Problem
+from saddlewalk.tasks import Samples
 
 
 def weights_of(problem: Problem, theta: ParametersLike, rule: AbstractOptimizer) -> Tensors:
@@ -53,3 +55,17 @@ def moved(
         rates: Any = tensors.rates(problem)
         changes = jax.tree.map(lambda change, rate: rate * change, changes, rates)
     return jax.tree.map(jnp.add, weights, changes), memory
+
+
+def check_batches(problem: Problem, batch_size: int) -> None:
+    """Refuse mini-batches where there are no samples to draw them from.
+
+    Parameters
+    ----------
+    problem : units, data and loss.
+    batch_size : samples of a mini-batch.
+    """
+    if not isinstance(problem.task, Samples):
+        raise InputError("SGD needs samples; this task is given by its moments.")
+    if batch_size < 1:
+        raise InputError(f"The batch size must be at least 1; got {batch_size}.")

@@ -150,7 +150,9 @@ class Run:
         from saddlewalk.theory import predict
 
         how = {**self._motion(), **vars(self.prediction)}
-        if self.motion.optimizer is None and self.training != TrainingOptions():
+        if self.motion.optimizer is not None:
+            how["batch_size"] = self.training.batch_size
+        elif self.training != TrainingOptions():
             how |= {"learning_rate": None, "momentum": None}  # of the solver: predicted is the flow
         return predict(*self._network(), **how, progress=progress)
 

@@ -11,6 +11,7 @@ from saddlewalk.errors import InputError, check_number, checked_seed, nearest
 from saddlewalk.optimizers import AbstractOptimizer, as_optimizer
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import AnyLoss, Problem
+from saddlewalk.problem.steps import check_batches
 from saddlewalk.renamed import answer_old_arguments
 from saddlewalk.tasks import AbstractTask
 from saddlewalk.theory.agf import AlternatingGradientFlows
@@ -22,6 +23,7 @@ from saddlewalk.theory.deep import DeepLinearTheory, FirstEscapeTheory
 from saddlewalk.theory.diagonal import DeepDiagonalTheory, DiagonalLossTheory, DiagonalTheory
 from saddlewalk.theory.linear import LinearLossTheory, LinearTheory
 from saddlewalk.theory.modular import ModularTheory
+from saddlewalk.theory.optimizers.batches import batch_noise
 from saddlewalk.theory.optimizers.prediction import predict_in_steps
 from saddlewalk.theory.scales import comparable_inputs
 from saddlewalk.theory.staircase import Assumption, Staircase
@@ -83,6 +85,7 @@ def predict(
     optimizer: Any = None,
     learning_rate: float | None = None,
     momentum: float | None = None,
+    batch_size: int | None = None,
     progress: bool | None = None,
 ) -> Staircase:
     """Predict what is learned, in which order, when, and the loss between.
@@ -114,9 +117,11 @@ def predict(
         "numeric" (AGF in steps, or joined steps where there is no plateau to skip), and where they exist
         "closed" (sign descent on diagonal, Muon on linear networks), "flow" (normalized descent).
     learning_rate, momentum : of an optimizer that is given by its name.
+    batch_size : samples of each of its steps, as in `train`: what is predicted is for all data; an assumption
+        says by how much batches move the first jump.
     progress : show a progress line on stderr; by default if it is a terminal.
     """
-    rule = _checked_optimizer(optimizer, learning_rate, momentum)
+    rule = _checked_optimizer(optimizer, learning_rate, momentum, batch_size)
     if eta not in ("norm", "mean"):
         raise InputError(f"`eta` must be 'norm' or 'mean'; got '{eta}'.")
     check_number("max_time", max_time)
@@ -127,6 +132,10 @@ def predict(
     origin = Start(problem, scale, seed, start, max_time, progress)
     if rule is not None:
         chosen, outcome, audit, references = predict_in_steps(origin, rule, method)
+        if batch_size is not None:
+            full = Problem(task, units, loss, rates, keep_samples=True, adaptive=adaptive)
+            check_batches(full, batch_size)
+            audit = (*audit, batch_noise(origin, full, rule, batch_size, outcome))
         return _staircase(origin, chosen, outcome, (*_audit(origin), *audit), references)
     theories = [theory(origin) for theory in theories_of(problem)]
     if not theories:
@@ -149,12 +158,13 @@ def predict(
 
 
 def _checked_optimizer(
-    optimizer: Any, learning_rate: float | None, momentum: float | None
+    optimizer: Any, learning_rate: float | None, momentum: float | None, batch_size: int | None
 ) -> AbstractOptimizer | None:
     """What makes the steps; numbers without it would be without effect."""
     if optimizer is not None:
         return as_optimizer(optimizer, learning_rate, momentum)
-    for name, value in (("learning_rate", learning_rate), ("momentum", momentum)):
+    given = {"learning_rate": learning_rate, "momentum": momentum, "batch_size": batch_size}
+    for name, value in given.items():
         if value is not None:
             raise InputError(f"Gradient flow has no `{name}`: name an `optimizer`.")
     return None
