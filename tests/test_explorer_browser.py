@@ -184,6 +184,23 @@ def test_slider_changes_the_curve(page):
     assert "--scale 1e-12" in page.find_element("id", "command").text
 
 
+def test_the_stage_at_the_cursor_is_marked(page):
+    marked = (
+        "return [...document.querySelectorAll('#stages tbody tr.now')].map(row => row.dataset.time)"
+    )
+    for step in (lambda: None, lambda: put(page, "slider-scale", -12)):  # also before any move
+        step()
+        here = shown(page, "time")
+        times = page.execute_script(
+            "return saddlewalk.state.record.predicted.stages.map(one => one.time)"
+        )
+        assert [float(one) for one in page.execute_script(marked)] == [
+            max(t for t in times if t <= here)
+        ]
+    put(page, "cursor", 0)
+    assert page.execute_script(marked) == []
+
+
 def test_cursor_shows_the_numbers_of_the_run(page, agreement):
     page.execute_script("saddlewalk.open(2)")
     path = agreement.observed

@@ -116,6 +116,7 @@
     place("charts").hidden = !curve && !stairs;
     document.querySelectorAll(".time-line, #cursor").forEach((one) => { one.hidden = !curve; });
     if (curve || stairs) drawCharts();
+    showStages(); // before the cursor moves: it marks the stage that it stands in
     if (curve) {
       place("cursor").max = record.time.length - 1;
       moveTo(nearest(record.time, before * record.end));
@@ -123,7 +124,6 @@
       panels.clear();
       place("readout").textContent = "";
     }
-    showStages();
     showMeasured(network);
   }
 
