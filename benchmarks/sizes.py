@@ -38,7 +38,7 @@ def relu():
     import saddlewalk as sw
 
     task = sw.tasks.images("mnist", components=16, samples=10_000)
-    return task, sw.units.Dense(1000, "relu"), 1e-6, 60.0
+    return task, sw.units.Dense(1000, "relu"), 1e-6, 400.0
 
 
 def attention():
@@ -52,7 +52,7 @@ def modular():
     import saddlewalk as sw
 
     task = sw.tasks.modular_addition(97, {1: 10, 5: 5, 11: 2.5})
-    return task, sw.units.QuadraticPair(256), 1e-2, 120.0
+    return task, sw.units.QuadraticPair(256), 1e-2, 600.0
 
 
 ROWS = {
