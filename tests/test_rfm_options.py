@@ -5,16 +5,18 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.datasets import make_classification
+from sklearn.datasets import load_diabetes, make_classification
 from sklearn.metrics import log_loss
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 import saddlewalk as sw
+from saddlewalk.errors import InputError
 from saddlewalk.features import RFMClassifier, RFMRegressor
 from saddlewalk.features.kernels import kernel_named
 from saddlewalk.features.rfm import Recursion
 from saddlewalk.features.tuning import Search
+from saddlewalk.features.units import left_out_error
 
 GIVEN = {
     "kernel": "gaussian",
@@ -179,6 +181,73 @@ def test_standardized_columns_are_those_of_a_scaler():
     by_itself = RFMRegressor("agop", standardize=True, **GIVEN).fit(x, y)
     by_hand = RFMRegressor("agop", **GIVEN).fit((x - x.mean(0)) / x.std(0), y)
     np.testing.assert_allclose(by_itself.predict(x), by_hand.predict((x - x.mean(0)) / x.std(0)))
+
+
+def test_units_are_no_matter_where_they_tell_nothing():
+    x, y = load_diabetes(return_X_y=True, scaled=False)
+    machines = [RFMRegressor(random_state=0, standardize=how) for how in ("auto", True, False)]
+    auto, always, never = (one.fit(x, y).feature_importances_ for one in machines)
+    np.testing.assert_allclose(auto, always)
+    assert np.abs(never - always).max() > 0.1
+    assert machines[0].columns_.scaled
+    # of two columns of noise in small units nothing is gained
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(200, 12)) * np.r_[1, 1, np.full(10, 0.01)]
+    assert not RFMRegressor(random_state=0).fit(z, np.sin(z[:, 0]) * z[:, 1]).columns_.scaled
+    # a bandwidth that is given is one of the inputs as they are
+    assert not RFMRegressor(bandwidth=100.0, random_state=0).fit(x, y).columns_.scaled
+
+
+def test_left_out_errors_are_those_of_leaving_out():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))
+    y -= y.mean(axis=0)
+    kernel = np.exp(-np.linalg.norm(x[:, None] - x, axis=2) / np.sqrt(2 * x.var(axis=0).sum()))
+    errors = []
+    for ridge in (1e-3, 1e-2, 1e-1, 1.0):
+        missed = []
+        for k in range(12):
+            rest = np.arange(12) != k
+            fitted = np.linalg.solve(kernel[np.ix_(rest, rest)] + ridge * np.eye(11), y[rest])
+            missed.append(y[k] - kernel[k, rest] @ fitted)
+        errors.append(np.mean(np.square(missed)))
+    assert left_out_error(x, y) == pytest.approx(min(errors), rel=1e-9)
+
+
+def test_a_category_may_be_any_number():
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], size=(100, 1))
+    model = RFMRegressor(categorical_features=[0], iterations=1, random_state=0).fit(x, 3 * x[:, 0])
+    assert model.score(x, 3 * x[:, 0]) > 0.999
+    frame = pd.DataFrame({"c": x[:, 0]})
+    model = RFMRegressor(categorical_features=["c"], iterations=1, random_state=0)
+    assert model.fit(frame, 3 * x[:, 0]).score(frame, 3 * x[:, 0]) > 0.999
+
+
+def test_nothing_is_said_of_columns_that_are_constant():
+    y = np.random.default_rng(0).normal(size=30)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = RFMRegressor(random_state=0).fit(np.ones((30, 3)), y)
+    np.testing.assert_allclose(model.predict(np.ones((1, 3))), y.mean())
+
+
+def test_too_few_samples_to_judge_probabilities():
+    x = np.random.default_rng(0).normal(size=(3, 3))
+    assert RFMClassifier(random_state=0).fit(x, [0, 1, 0]).steepness_ is None
+
+
+@pytest.mark.parametrize(
+    ("table", "targets", "said"),
+    [
+        (np.eye(3), ["red", "blue", "red"], "Take RFMClassifier"),
+        (pd.DataFrame({"d": pd.date_range("2020-01-01", periods=3)}), [1, 2, 3], "'d' is a date"),
+        (np.array([["a", 1.0]] * 3, dtype=object), [1, 2, 3], "Give a pandas frame"),
+    ],
+)
+def test_what_is_no_number(table, targets, said):
+    with pytest.raises(InputError, match=said):
+        RFMRegressor().fit(table, targets)
 
 
 # --- the metric -------------------------------------------------------------------------------------------

@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from saddlewalk.errors import InputError
+from saddlewalk.errors import InputError, nearest
+from saddlewalk.features.rfm import UPDATES
 
 _SMALLEST_LEAF = 10
 
@@ -17,6 +18,10 @@ def check_settings(model: Any) -> None:
     ----------
     model : an estimator.
     """
+    if model.update is not None and model.update not in (known := ["auto", *UPDATES]):
+        raise InputError(
+            f"Unknown update {model.update!r}.{nearest(str(model.update), known)} Or None, for no updates."
+        )
     if model.ridge != "auto" and (not isinstance(model.ridge, Real) or not float(model.ridge) >= 0):
         raise InputError(f"The ridge must not be negative, or be 'auto'; got {model.ridge}.")
     if not isinstance(model.iterations, int | np.integer) or model.iterations < 0:
@@ -36,7 +41,49 @@ def check_settings(model: Any) -> None:
         raise InputError(
             f"validation_fraction must lie between 0 and 1, or be None; got {model.validation_fraction}."
         )
+    if not isinstance(model.standardize, bool | np.bool_) and model.standardize != "auto":
+        raise InputError(f"standardize must be True, False or 'auto'; got {model.standardize!r}.")
     _check_numbers_of(model.max_features, model.leaf_size)
+
+
+def check_numbers(y: Any) -> None:
+    """Refuse words as the targets of a regression.
+
+    Parameters
+    ----------
+    y : targets.
+    """
+    found = np.asarray(y)
+    word = found.dtype.kind in "US" or (
+        found.dtype.kind == "O" and any(isinstance(value, str) for value in found.ravel())
+    )
+    if word:
+        raise InputError(
+            f"The targets are words, as {str(found.ravel()[0])!r}. Take RFMClassifier for classes."
+        )
+
+
+def check_columns(table: Any) -> None:
+    """Refuse what is neither a number nor a category.
+
+    Parameters
+    ----------
+    table : an array or a pandas frame.
+    """
+    if hasattr(table, "dtypes") and hasattr(table, "columns"):
+        dates = [name for name, kind in table.dtypes.items() if kind.kind in "mM"]
+        if dates:
+            raise InputError(
+                f"Column '{dates[0]}' is a date. Make numbers of it, as days since some day."
+            )
+    elif (
+        isinstance(table, np.ndarray)
+        and table.dtype.kind == "O"
+        and any(isinstance(value, str) for value in np.ravel(table))
+    ):
+        raise InputError(
+            "The table has words in an array of objects. Give a pandas frame: its words are categories."
+        )
 
 
 def _check_numbers_of(features: Any, leaf: Any) -> None:

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError
+from saddlewalk.features.units import divides
 
 _UNKNOWN = -1.0
+"""Number of a name that is no category: of named columns alone, others may hold it."""
 
 
 @dataclass
@@ -25,22 +27,22 @@ class Columns:
     ----------
     categorical : positions of the categorical columns.
     names : the categories of those columns of a frame that are no numbers.
-    scales : whether inputs are divided by their spread.
+    scales : whether inputs are divided by their spread; "auto" where that helps.
     """
 
     categorical: Sequence[int]
     names: dict[int, Any]
-    scales: bool = False
+    scales: bool | str = False
 
     @classmethod
-    def of(cls, table: Any, chosen: Any, scales: bool = False) -> "Columns":
+    def of(cls, table: Any, chosen: Any, scales: bool | str = False) -> "Columns":
         """Those of a table.
 
         Parameters
         ----------
         table : an array or a pandas frame.
         chosen : "from_dtype" for categories and strings of a frame, positions, names, a mask, or `None`.
-        scales : whether inputs are divided by their spread.
+        scales : whether inputs are divided by their spread, or "auto".
         """
         names = {}
         if hasattr(table, "dtypes") and hasattr(table, "columns"):
@@ -71,20 +73,24 @@ class Columns:
                 table.isetitem(k, np.where(column.isna(), np.nan, codes))
         return table
 
-    def fit(self, x: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-        """Learn levels, means and what may be missing; the encoded inputs.
+    def fit(
+        self, x: np.ndarray, weights: np.ndarray | None, targets: np.ndarray, seed: Any
+    ) -> np.ndarray:
+        """Learn levels, means, units and what may be missing; the encoded inputs.
 
         Parameters
         ----------
         x : numbers `(n, columns)`; NaN is missing.
         weights : of the samples, or `None`.
+        targets : what is to be predicted, `(n, c)`: decides about units that are "auto".
+        seed : as scikit-learn takes it.
         """
         outside = [k for k in self.categorical if not 0 <= k < x.shape[1]]
         if outside:
             raise InputError(
                 f"categorical_features names column {outside[0]}; there are {x.shape[1]} columns."
             )
-        self.levels = {k: np.unique(x[x[:, k] != _UNKNOWN, k]) for k in self.categorical}
+        self.levels = {k: self._levels(k, x[:, k]) for k in self.categorical}
         self.missing = {k for k in range(x.shape[1]) if np.isnan(x[:, k]).any()}
         parts = [self._block(k, x[:, k]) for k in range(x.shape[1])]
         self.blocks = np.repeat(np.arange(x.shape[1]), [part.shape[1] for part in parts])
@@ -92,11 +98,12 @@ class Columns:
         moments = [_moments(values, weights) for values in encoded.T]
         self.means, spread = (np.array(some) for some in zip(*moments, strict=True))
         # a block of levels counts like one column
-        spread = np.bincount(self.blocks, spread)[self.blocks]
-        self.units = (
-            np.sqrt(np.where(spread > 0, spread, 1)) if self.scales else np.ones(len(spread))
-        )
-        return self._filled(encoded)
+        spreads = np.sqrt(np.bincount(self.blocks, spread)[self.blocks])
+        self.units, self.scaled = np.where(spreads > 0, spreads, 1.0), False
+        filled = self._filled(encoded)
+        automatic = self.scales == "auto"
+        self.scaled = divides(filled, spreads, targets, seed) if automatic else bool(self.scales)
+        return (filled - self.means) / self.units if self.scaled else filled
 
     def transform(self, x: np.ndarray) -> np.ndarray:
         """The encoded inputs `(n, inputs)` of other samples.
@@ -126,6 +133,9 @@ class Columns:
         """Whether the inputs are the columns: then large tables are not copied."""
         return not self.levels and not self.missing
 
+    def _levels(self, k: int, values: np.ndarray) -> np.ndarray:
+        return np.unique(values[values != _UNKNOWN] if k in self.names else values)
+
     def _block(self, k: int, values: np.ndarray) -> np.ndarray:
         """The inputs of one column; NaN where the mean is to stand."""
         if k in self.levels:
@@ -139,7 +149,7 @@ class Columns:
     def _filled(self, encoded: np.ndarray) -> np.ndarray:
         absent = np.isnan(encoded)
         filled = np.where(absent, self.means, encoded) if absent.any() else encoded
-        return (filled - self.means) / self.units if self.scales else filled
+        return (filled - self.means) / self.units if self.scaled else filled
 
 
 def _moments(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, float]:

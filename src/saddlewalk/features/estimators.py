@@ -41,7 +41,8 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
         all; `None` for all.
     categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
         frame), positions, names or a mask, or `None`.
-    standardize : divide each column by its spread, categories too.
+    standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
+        makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out, and a part of what they have not seen); `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
@@ -112,7 +113,8 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
         all; `None` for all.
     categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
         frame), positions, names or a mask, or `None`.
-    standardize : divide each column by its spread, categories too.
+    standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
+        makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out, and a part of what they have not seen); `None` takes the last.
     patience : stop when so many updates brought nothing better; `None` makes all of them.
@@ -151,7 +153,7 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
         constant: Any = 1.0,
         max_features: Any = None,
         categorical_features: Any = "from_dtype",
-        standardize: Any = False,
+        standardize: Any = "auto",
         validation_fraction: Any = 0.2,
         patience: Any = None,
         warm_start: Any = False,

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 
 _FEW = 500
 """Up to so many samples there are five folds, else three."""
-_FEWEST_TO_JUDGE = 4
+FEWEST_TO_JUDGE = 4
 """With fewer samples to judge by, none is held out."""
 
 
@@ -27,7 +27,7 @@ def folds(
     """
     count = 2 if few else max(2, min(n, 5 if n <= _FEW else 3))
     drawn = check_random_state(seed).randint(2**31 - 1)
-    if n < _FEWEST_TO_JUDGE:
+    if n < FEWEST_TO_JUDGE:
         return [(np.arange(n), np.arange(n))]
     if labels is not None and np.unique(labels, return_counts=True)[1].max() >= count:
         with warnings.catch_warnings():
@@ -51,7 +51,7 @@ def split(
     seed : as scikit-learn takes it.
     """
     everything = np.arange(n)
-    if part is None or n * part < _FEWEST_TO_JUDGE:
+    if part is None or n * part < FEWEST_TO_JUDGE:
         return everything, everything[:0]
     strata = labels
     if labels is not None:

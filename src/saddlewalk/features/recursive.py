@@ -9,6 +9,7 @@ was held out makes probabilities (`probabilities`).
 """
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from numbers import Integral
@@ -19,12 +20,13 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
+from threadpoolctl import ThreadpoolController
 
 from saddlewalk.errors import InputError
 from saddlewalk.features.arrays import Device, on_host
-from saddlewalk.features.checks import check_settings
+from saddlewalk.features.checks import check_columns, check_numbers, check_settings
 from saddlewalk.features.encoding import Columns
-from saddlewalk.features.held_out import folds, split
+from saddlewalk.features.held_out import FEWEST_TO_JUDGE, folds, split
 from saddlewalk.features.interactions import interactions, plot_interactions
 from saddlewalk.features.kernels import kernel_named
 from saddlewalk.features.lengths import length_scale
@@ -42,6 +44,12 @@ _CANDIDATES = ("agop", "fact")
 _NO_WORSE = 1e-12
 _SOLVED = 1e-4
 """Part of the targets that an iterative solver may leave."""
+_BLAS = ThreadpoolController()
+
+
+def _threads_for(n: int) -> AbstractContextManager[Any]:
+    """One thread for so few samples: two would wait for each other longer than they work."""
+    return _BLAS.limit(limits=1, user_api="blas") if n <= _MOST_TO_SEARCH else nullcontext()
 
 
 class RecursiveFeatureMachine(BaseEstimator):
@@ -75,7 +83,7 @@ class RecursiveFeatureMachine(BaseEstimator):
         constant: Any = 1.0,
         max_features: Any = None,
         categorical_features: Any = "from_dtype",
-        standardize: Any = False,
+        standardize: Any = "auto",
         validation_fraction: Any = 0.2,
         patience: Any = None,
         warm_start: Any = False,
@@ -115,7 +123,13 @@ class RecursiveFeatureMachine(BaseEstimator):
     def _read(self, X: Any, y: Any, **checks: Any) -> tuple[np.ndarray, Any]:
         """The table as numbers, in which NaN is missing, and the targets."""
         check_settings(self)
-        self.columns_ = Columns.of(X, self.categorical_features, self.standardize)
+        if checks.get("y_numeric"):
+            check_numbers(y)
+        check_columns(X)
+        # a bandwidth that is given is one of the inputs as they are
+        given = not isinstance(self.bandwidth, str)
+        scales = False if given and self.standardize == "auto" else self.standardize
+        self.columns_ = Columns.of(X, self.categorical_features, scales)
         return validate_data(
             self,
             self.columns_.numbers(X),
@@ -140,7 +154,8 @@ class RecursiveFeatureMachine(BaseEstimator):
             labels = None if labels is None else labels[felt]
         self.__dict__.pop("feature_interactions_", None)
         device = Device.named(self.device)
-        x = self.columns_.fit(x, weights)
+        with _threads_for(0):
+            x = self.columns_.fit(x, weights, targets, self.random_state)
         self.intercept_ = np.average(targets, axis=0, weights=weights)
         radial = self.kernel not in ("polynomial", "exponential")
         length = length_scale(self.bandwidth, x, radial)
@@ -150,7 +165,7 @@ class RecursiveFeatureMachine(BaseEstimator):
             x.mean(axis=0, dtype=np.float64) if radial else np.zeros(x.shape[1])
         ).astype(x.dtype)
         self.dtype_ = precision_for(self, len(x), device)
-        with device.precision(self.dtype_):
+        with device.precision(self.dtype_), _threads_for(len(x)):
             samples = Samples(
                 device.array(x - self.offset_, self.dtype_),
                 device.array(targets - self.intercept_, self.dtype_),
@@ -168,7 +183,8 @@ class RecursiveFeatureMachine(BaseEstimator):
         learns = bool(device.xp.any(samples.y != 0)) and self.iterations > 0
         rows = self._rows_to_search(len(samples))
         search = self._search_on(samples, labels, rows, device)
-        found = self._found(search, before, learns)
+        with _threads_for(len(rows)):
+            found = self._found(search, before, learns)
         metric = device.array(self._start(samples.x.shape[1], found, before), self.dtype_)
         recursion = self._recursion(found, len(samples), device, before)
         if found is None:
@@ -186,7 +202,8 @@ class RecursiveFeatureMachine(BaseEstimator):
         self.machine_ = machine.moved(on_host)
         self.dual_coef_ = self.machine_.alpha
         self._held_out = None
-        if labels is not None and (found is not None or self.validation_fraction is not None):
+        judged = found is not None or self.validation_fraction is not None
+        if labels is not None and judged and len(rows) >= FEWEST_TO_JUDGE:
             if found is None:
                 size = rows_in_a_leaf(len(samples), recursion.leaf_size)
                 ridge = self.best_params_["ridge"] * size
@@ -194,7 +211,8 @@ class RecursiveFeatureMachine(BaseEstimator):
                 there = np.asarray(self.machine_.metric, on_host(search.x[:0]).dtype)
                 found = search.fixed(recursion.update, self.n_iter_, search.like_x(there))
             seen = None if search.weights is None else on_host(search.weights)
-            self._held_out = (search.held_out(found), labels[rows], seen)
+            with _threads_for(len(rows)):
+                self._held_out = (search.held_out(found), labels[rows], seen)
 
     def _found(self, search: Search, before: AnyMachine | None, learns: bool) -> Setting | None:
         """The best setting of all that is "auto"; `None` where nothing is, or it was found before."""

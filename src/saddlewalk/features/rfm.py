@@ -363,7 +363,10 @@ def scaled(xp: ModuleType, metric: Matrix, trace: float) -> Matrix:
     trace : what its trace shall be.
     """
     total = xp.sum(metric) if metric.ndim == 1 else xp.trace(metric)
-    return metric * (trace / total)
+    with np.errstate(
+        divide="ignore", invalid="ignore"
+    ):  # of nothing: no number, which is looked for
+        return metric * (trace / total)
 
 
 def _product(left: Matrix, right: Matrix) -> Matrix:
