@@ -201,8 +201,8 @@ def test_the_first_escape_is_that_of_training(activation, scale):
     path = sw.train(TASK, units, scale, 2, max_time=1.3 * stairs.jump_times[0])
     report = sw.compare(stairs, path)
     assert report.time_error[0] < 2e-3
-    near = int(np.argmin(np.abs(path.loss[-1] - stairs[0].loss)))
-    assert near == 0
+    rests = [stage.loss for stage in path.stages]  # the run may go on from the plateau after it
+    assert min(abs(loss / stairs[0].loss - 1) for loss in rests) < 0.03
     first = path.parameters[-1][0][:12].reshape(4, 3)
     top = np.linalg.svd(first)[2][0]
     assert abs(top @ stairs[0].feature["vector"]) > 0.99
@@ -292,6 +292,9 @@ def test_any_module_by_its_landscape():
     assert stairs.degree == 3
     with pytest.raises(sw.InputError, match="There is no layer 'd'"):
         predict_first_escape(place, small=("d",))
+    place.rounding = 1e-7  # as in single precision
+    with pytest.raises(sw.InputError, match=r"dtype=torch\.float64"):
+        predict_first_escape(place)
 
 
 def test_first_escapes_say_what_they_need():

@@ -620,6 +620,37 @@ def test_steps_that_are_too_long_fail_the_audit(three_modes, rule, said):
     assert all(one.holds for one in small.assumptions if "step" in one.name)
 
 
+def test_the_audit_asks_for_the_smallest_mode_that_matters():
+    q, _ = np.linalg.qr(np.random.default_rng(0).normal(size=(40, 3)))
+    x = q * np.sqrt(40)
+    rule = opt.Muon(0.04, newton_schulz=0)
+    for modes, holds in (([1.0, 0.9, 1e-4], True), ([1.0, 0.3, 1e-4], False)):
+        task = sw.tasks.from_arrays(x, x * modes)
+        stairs = sw.predict(
+            task, sw.units.Dense(3, "linear"), 1e-3, optimizer=rule, method="closed"
+        )
+        (steps,) = [one for one in stairs.assumptions if "steps are small" in one.name]
+        assert steps.holds == holds
+    assert steps.value == pytest.approx(0.04 / np.sqrt(0.3))
+
+
+def test_nothing_is_learned_of_targets_that_inputs_know_nothing_of():
+    x = np.random.default_rng(0).normal(size=(20, 2))
+    task = sw.tasks.from_arrays(np.r_[x, x], np.r_[np.ones(20), -np.ones(20)])
+    linear, deep = sw.units.Dense(3, "linear"), sw.units.Deep.linear(3, 3)
+    cases = [
+        (linear, 1e-4, {}),
+        (linear, 1e-4, {"method": "closed"}),
+        (linear, 1e-4, {"optimizer": opt.Momentum(1e-2)}),
+        (sw.units.Diagonal(), 1e-4, {"optimizer": opt.SignDescent(1e-2)}),
+        (deep, 1e-2, {}),
+    ]
+    for units, scale, how in cases:
+        stairs = sw.predict(task, units, scale, **how)
+        assert stairs.stopped is Stopped.NO_UTILITY
+        assert not stairs.stages
+
+
 def test_steps_that_blow_up_have_diverged(three_modes):
     path = sw.train(*three_modes, 1e-3, optimizer=optax.sgd(20.0), max_steps=2000)
     assert path.stopped is Stopped.DIVERGED

@@ -6,6 +6,7 @@ residual is minus its gradient there: the dual vector against which utility is m
 """
 
 import abc
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -38,11 +39,11 @@ class Modes(NamedTuple):
     @property
     def weights(self) -> Float[np.ndarray, " modes"]:
         """Squared length of each part: how much loss it holds, up to a common factor."""
-        return np.sum(self.parts.reshape(len(self.parts), -1) ** 2, axis=1)
+        return np.sum(self.parts**2, axis=tuple(range(1, self.parts.ndim)))
 
     def strengths(self, function: Float[np.ndarray | Array, "..."]) -> Float[np.ndarray, " modes"]:
         """How much of each part a function holds: 0 before it is learned, 1 after."""
-        flat = self.parts.reshape(len(self.parts), -1)
+        flat = self.parts.reshape(len(self.parts), math.prod(self.parts.shape[1:]))
         return flat @ np.asarray(function).ravel() / self.weights
 
 

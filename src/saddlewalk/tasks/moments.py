@@ -135,6 +135,8 @@ def compress(task: Samples) -> Moments:
         return Moments(task.name, root * x, root * y, np.zeros(()), names=task.names)
     q, r = np.linalg.qr(root * x)
     targets = q.T @ (root * y)
+    # what is left of targets that no map explains at all would be learned, in the end
+    targets[:, np.linalg.norm(targets, axis=0) <= 1e-14 * np.linalg.norm(root * y, axis=0)] = 0.0
     lost = float(np.linalg.norm(root * y - q @ targets))
     rounding = 1e-13 * float(np.linalg.norm(targets))
     floor = np.asarray(0.5 * lost**2 if lost > rounding else 0.0)

@@ -7,6 +7,7 @@ import numpy as np
 
 from saddlewalk.curves import Stage, Stopped
 from saddlewalk.curves.stages import acceleration
+from saddlewalk.errors import InputError
 from saddlewalk.landscape import AbstractLandscape
 from saddlewalk.landscape.hidden import hidden_layers
 from saddlewalk.precision import in_float64
@@ -22,6 +23,8 @@ _REFERENCES = (
     "rawal2026escape: Rawal and DeWeese, arXiv 2605.01288, escape time eps^-(r-2), r small layers",
     "kunin2025agf: Alternating Gradient Flows, section 2: dormant weights climb their utility",
 )
+_COARSE = 1e-12
+"""Rounding above which a start on the sphere cannot be followed."""
 
 
 class FirstEscapeTheory(AbstractTheory[AbstractTask, AbstractUnits]):
@@ -98,13 +101,18 @@ def predict_first_escape(
 
     Parameters
     ----------
-    landscape : the network, a probe and a loss, for instance `saddlewalk.torch.landscape(module, data,
-        loss)`.
+    landscape : the network, a probe and a loss, in double precision: for instance
+        `saddlewalk.torch.ModuleLandscape(module, data, loss, dtype=torch.float64)`.
     weights : a vector or a state of the network; by default its weights as they are.
     small : names of the arrays that start small; found by their sizes if they are not named.
     smooth : whether the network has no kinks; tried on its hidden layers by default.
     max_time : as far as is looked; time is at learning rate 1.
     """
+    if landscape.rounding > _COARSE:
+        raise InputError(
+            f"This network computes to {landscape.rounding:.2g}: what small layers do to each other is lost."
+            " Give it in double precision, as ModuleLandscape(module, data, loss, dtype=torch.float64)."
+        )
     if smooth is None:
         smooth = not any(layer.kinked for layer in hidden_layers(landscape))
     network, start = OfLandscape(landscape, smooth), landscape.weights_at(weights)

@@ -75,6 +75,8 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
 
         Layers that start large are not balanced with the others: there the first stage is all that is known.
         """
+        if not self.covariances.target.any():
+            return Outcome((), Stopped.NO_UTILITY)
         self._check_small()
         if not self._small.holds:
             return FirstEscapeTheory(self.start).numeric
@@ -91,6 +93,8 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
     @cached_property
     def closed(self) -> Outcome:
         """Modes that move by themselves: balanced layers, aligned with modes that never meet."""
+        if not self.covariances.target.any():
+            return Outcome((), Stopped.NO_UTILITY)
         self._check_small()
         self._check_exact()
         return replace(self._modes_alone(), assumptions=(self._aligned, self._balanced))

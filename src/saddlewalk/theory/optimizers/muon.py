@@ -33,6 +33,8 @@ from saddlewalk.units import Dense
 
 _POINTS = 4000
 _WHITE = 1e-9
+_MATTERS = 0.1
+"""Part of the largest mode above which one matters to the loss, which goes like its square."""
 
 
 class MuonOnLinear(AbstractStepsTheory):
@@ -127,10 +129,10 @@ class MuonOnLinear(AbstractStepsTheory):
     @cached_property
     def audit(self) -> tuple[Assumption, ...]:
         """Small steps and a small start."""
-        rate, least = (
-            float(self.rule.learning_rate),
-            float(np.sqrt(self.modes.max() / self.variance)),
-        )
+        rate = float(self.rule.learning_rate)
+        # modes that matter to the loss: steps keep the others as far from rest as they are large
+        mattering = self.modes[self.modes >= _MATTERS * self.modes.max()]
+        least = float(np.sqrt(mattering.min() / self.variance))
         return (
             Assumption(
                 "steps are small beside the weights that are learned: learning rate over their size",

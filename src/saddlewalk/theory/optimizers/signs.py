@@ -209,6 +209,8 @@ class SignOnDiagonal(AbstractStepsTheory):
     def closed(self) -> Outcome:
         """Exactly, in the limit of small steps."""
         pieces, problem = self.motion.pieces(self.start.max_time), self.start.problem
+        if not pieces:  # no coefficient has a gradient
+            return Outcome((), Stopped.NO_UTILITY)
         time = np.concatenate([piece.time for piece in pieces])
         new = np.concatenate([[True], np.diff(time) > 0])
         time, v = time[new], np.concatenate([piece.v for piece in pieces])[new]
@@ -226,6 +228,8 @@ class SignOnDiagonal(AbstractStepsTheory):
     def finished(self) -> dict[int, float]:
         """When each coefficient came to where it stays, on the clock of the learning rate."""
         pieces = self.motion.pieces(self.start.max_time)
+        if not pieces:
+            return {}
         last = pieces[-1].v[-1]
         times = np.concatenate([piece.time for piece in pieces])
         ways = np.concatenate([piece.v for piece in pieces])
@@ -242,6 +246,8 @@ class SignOnDiagonal(AbstractStepsTheory):
         size = math.sqrt(
             float(np.abs(self.motion.c).max()) / float(np.diag(self.motion.sigma).max())
         )
+        if not size > 0:  # nothing is learned
+            return ()
         return (
             Assumption(
                 "steps are small beside the weights that are learned: learning rate over their size",
