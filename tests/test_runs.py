@@ -301,6 +301,7 @@ TOLD = "must hold theta (1, 3), or w (1, 2) and a (1, 1); it holds"
             "w in turned.npz must have shape (1, 2), not (2, 1): --width",
         ),
         ("nan.npz", {"theta": np.full((1, 3), np.nan)}, [], "holds NaN or infinite numbers; save"),
+        ("huge.npz", {"theta": np.full((1, 3), 1e200)}, [], "float64 cannot hold the loss"),
         ("words.npz", {"theta": np.full((1, 3), "a")}, [], "real numbers"),
         ("complex.npz", {"theta": np.full((1, 3), 1j)}, [], "real numbers"),
         (

@@ -114,6 +114,37 @@ def test_units_with_kinks_climb_by_themselves_as_scipy_does():
         )
 
 
+@in_float64
+def test_a_unit_whose_best_place_is_a_kink_grows_there_by_its_utility():
+    """It wants to see the first sample and not the second, 60 degrees apart: with w across the second and
+    |w| = |a| the utility is sin(60)/4 of the squared size, and the size grows by twice that."""
+    x = np.array([[1.0, 0.0], [0.5, np.sqrt(0.75)]])
+    problem = Problem(sw.tasks.from_arrays(x, [1.0, -5.0]), sw.units.Dense(1, "relu"))
+    theta = 1e-100 * np.array([[1.0, 0.5, 1.0]])
+    phase = Walk(problem, theta, real_time=True).phase(plateau=True)
+    leap = Alone(phase, theta, np.ones(1), 1e-5)
+    at_100, at_400 = leap.after(100.0), leap.after(400.0)
+    growth = np.log(np.linalg.norm(at_400) / np.linalg.norm(at_100)) / 300
+    assert growth == pytest.approx(np.sqrt(3) / 4, rel=1e-4)
+    direction = at_400[0] / np.linalg.norm(at_400)
+    best = np.array([np.sqrt(0.75), -0.5, 1.0]) / np.sqrt(2)
+    np.testing.assert_allclose(direction, best, atol=3e-3)  # it stops turning before it is there
+    assert leap.evaluations < 200_000
+
+
+def test_dormant_units_may_chatter_at_kinks():
+    """Two of four units sit where a sample pushes them from both sides. The first jump is affine in
+    log(1/alpha), as the growth of the unit that makes it is exponential."""
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2)
+    found = [
+        sw.predict(task, sw.units.Dense(4, "relu"), scale, 4, method="numeric", max_time=most)
+        for scale, most in ((1e-12, 100), (1e-20, 150), (1e-60, 400))
+    ]
+    first = [stairs.jump_times[0] for stairs in found]
+    assert (first[1] - first[0]) / 8 == pytest.approx((first[2] - first[1]) / 40, rel=1e-4)
+    assert max(stairs.rhs_evaluations for stairs in found) < 500_000
+
+
 # --- tails --------------------------------------------------------------------------------------------------
 
 
@@ -319,6 +350,45 @@ def test_an_early_end_is_told():
     assert not told[2].holds
     assert told[2].value > 0.01
     assert told[3].holds
+
+
+def test_a_prediction_whose_steps_run_out_says_so(monkeypatch):
+    """Else the list would be short without a word; that `max_time` was reached is what was asked for."""
+    task, units = TASKS["attention"]
+    cut = sw.predict(task, units, 1e-3, method="numeric", max_time=1.0)
+    assert next(a for a in cut.assumptions if a.name.startswith("not cut short")).holds
+    few = lambda: Thresholds(most_steps=20)  # noqa: E731
+    monkeypatch.setattr("saddlewalk.theory.agf.walk.Thresholds", few)
+    short = sw.predict(task, units, 1e-3, method="numeric")
+    told = next(a for a in short.assumptions if a.name.startswith("not cut short"))
+    assert not told.holds
+    assert told.value > 0
+
+
+def test_basis_vectors_too_small_to_be_kept_apart_are_told():
+    """At 1e-120 the modes of `numeric` are up to 74% off the closed form's, which has no such limit."""
+    task, units = sw.tasks.linear_map(6, 5, seed=2), sw.units.Dense(6, "linear")
+    told = {
+        scale: next(
+            a
+            for a in sw.predict(task, units, scale, method="numeric").assumptions
+            if a.name.startswith("basis vectors")
+        )
+        for scale in (1e-12, 1e-120)
+    }
+    assert told[1e-12].holds
+    assert not told[1e-120].holds
+
+
+def test_a_slow_unit_is_waited_for():
+    """Its drive is less than a ten-thousandth of the first ones', and it takes a thousand times as long."""
+    run = sw.Run.of("two-layer")
+    stairs, path = run.predict(), run.train()
+    report = sw.compare(stairs, path)
+    assert report.order
+    assert len(stairs) == len(path.stages) == 3
+    assert max(report.time_error) < 2e-3
+    assert stairs.jump_times[-1] > 500 * stairs.jump_times[0]
 
 
 # --- from any state -----------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from saddlewalk.ode.control import relative_error, step_factor
 from saddlewalk.ode.runge_kutta import RungeKutta
@@ -36,8 +36,9 @@ def advance_alone(
     lasts: Float[Array, " many"],
     rtol: Any,
     most: int,
-) -> tuple[Float[Array, "many *shape"], Bool[Array, ""], Int[Array, ""]]:
-    """Where each is after its time, whether all got there, and the right-hand sides that it took.
+) -> tuple[Float[Array, "many *shape"], Float[Array, " many"], Int[Array, ""]]:
+    """Where each is after its time or its last try, the time that it still has to go, and the right-hand
+    sides that it took.
 
     Parameters
     ----------
@@ -69,4 +70,4 @@ def advance_alone(
         return jax.lax.while_loop(goes_on, once, start)
 
     ends = jax.vmap(one)(starts, lasts)
-    return ends.y, jnp.all(ends.left <= 0), 1 + 6 * jnp.max(ends.tried)
+    return ends.y, jnp.maximum(ends.left, 0.0), 1 + 6 * jnp.max(ends.tried)

@@ -40,6 +40,8 @@ Kind = TypeVar("Kind", Array, np.ndarray)
 """What is answered in the kind in which it was asked: NumPy where nothing should be compiled."""
 AnyLoss = AbstractLoss | Callable[[Array, Array], Array] | str | None
 """A loss, a function of one's own, a name; `None` for squared error."""
+_LARGEST = 700.0
+"""Logarithm of the largest loss that float64 can hold."""
 
 
 class Problem(eqx.Module):
@@ -261,6 +263,11 @@ class Problem(eqx.Module):
             )
         if not bool(jnp.all(jnp.isfinite(theta))):
             raise InputError("`start` holds NaN or infinite numbers.")
+        largest = float(jnp.max(jnp.abs(theta)))
+        if largest > 1 and 2 * max(self.degree, 1) * math.log(largest) > _LARGEST:
+            raise InputError(
+                f"`start` holds a number of {largest:.3g}: float64 cannot hold the loss of such weights."
+            )
         if self.units.multiplicative and bool(jnp.any(theta == 0)):
             raise InputError("`start` holds a zero, which these units can never leave.")
         if not bool(jnp.all(jnp.any(theta != 0, axis=1))):

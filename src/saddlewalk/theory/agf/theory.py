@@ -132,6 +132,7 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
             assumptions=(
                 _separate(walk, landings),
                 _complete(walk, stopped),
+                *_carried(walk, start.norm),
                 *(() if walk.separation is None else told_apart(walk.problem, walk.outputs)),
             ),
             curve=(curve.time, curve.loss),
@@ -170,14 +171,37 @@ def _separate(walk: Walk, landings: list[int]) -> Assumption:
 
 
 def _complete(walk: Walk, stopped: Stopped) -> Assumption:
-    """An early end is told: there is something to learn that no unit of this network will, or not soon."""
-    left = walk.left if stopped is not Stopped.LIMIT else math.nan
+    """An early end is told: there is something to learn that no unit of this network will, or not soon; or
+    steps ran out before what was asked for."""
+    if stopped in (Stopped.LIMIT, Stopped.STALLED):
+        return Assumption(
+            "not cut short: time at which the prediction ends",
+            walk.time >= walk.max_time,
+            walk.time,
+            "an end of its own, or `max_time`; else steps ran out there, and later stages are not listed",
+        )
     return Assumption(
         "nothing left: utility that a new unit would find at the end, as a part of that at the start",
-        not left > _LEFT,
-        None if math.isnan(left) else left,
+        not walk.left > _LEFT,
+        walk.left,
         "near 0; else a wider network would learn more, or these units may leave a saddle, at a time "
         "that is below rounding",
+    )
+
+
+def _carried(walk: Walk, norm: float) -> tuple[Assumption, ...]:
+    """Units that are mixed carry each other's features: what is to grow must not drown in what has grown."""
+    if not (walk.rotatable and walk.real_time):
+        return ()
+    least = walk.at.least_norm_of_mixed
+    return (
+        Assumption(
+            "basis vectors kept apart in float64: initial norm of a unit",
+            norm > least,
+            norm,
+            f"above {least:g}; below it late modes may come too early, by a part that is not known (the "
+            "method `closed` has no such limit)",
+        ),
     )
 
 

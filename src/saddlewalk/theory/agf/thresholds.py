@@ -136,5 +136,7 @@ class Thresholds:
     """Steps of one plateau or one transition."""
     most_rounds: int = 100
     """Plateaus and transitions, besides ten for each unit."""
+    least_norm_of_mixed: float = 1e-50
+    """Basis vectors that start below it lose what is to grow in the last digit of what carries it."""
     remembered: int = 3000
     """Parameters up to which the network is remembered at every step, not only where the loss has changed."""

@@ -111,11 +111,11 @@ def _rests(walk: "Walk", near: float) -> bool:
 def _goes_on(walk: "Walk", margins: Margins) -> bool:
     """Whether units with hardly any drive would still change in as much time as has passed.
 
-    A loss that may have its minimum at infinity is approached like 1/time: what is left of the drive says
-    nothing about where it leads. As in `train` nothing more is waited for when there has been no drive for so
-    many times as long as it took to lose it.
+    A slow unit has little drive beside the first ones, and yet much to gain beside what is left of the loss;
+    and one that may have its minimum at infinity is approached like 1/time. As in `train` nothing more is
+    waited for when there has been no drive for so many times as long as it took to lose it.
     """
-    if walk.problem.squared or not walk.real_time:
+    if not walk.real_time:
         return False
     walk.idle_since = min(walk.idle_since, walk.time)
     change = math.sqrt(walk.at.convergence)

@@ -10,6 +10,7 @@ import numpy as np
 from saddlewalk.curves import LossCurve, Stage, Stopped
 from saddlewalk.problem import Problem
 from saddlewalk.tasks import Moments, linear_map
+from saddlewalk.theory.agf.thresholds import Thresholds
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.linear.accuracy import (
     distance_of_limit,
@@ -42,8 +43,6 @@ _UNCORRELATED = 1e-6
 """Modes whose inputs are correlated less than this never meet."""
 _MOST_WEIGHTS = 20_000
 """Real-time AGF answers within seconds up to so many weights."""
-_FAINT = 1e-50
-"""Below it real-time AGF loses what is to grow in the last digit of what carries it."""
 _MOST_MODES = 300
 """The closed curve takes a minute up to so many modes, and grows with their fourth power."""
 
@@ -177,7 +176,7 @@ class LinearTheory(AbstractTheory[Moments, Dense]):
         The closed curve of very many modes takes hours, unless it is cut: then it is the limit.
         """
         affordable = self.start.problem.width * self.start.problem.size <= _MOST_WEIGHTS
-        if self.gives_way or (affordable and self.start.norm > _FAINT):
+        if self.gives_way or (affordable and self.start.norm > Thresholds().least_norm_of_mixed):
             return "numeric"
         few = len(self.covariances.explained[1]) <= _MOST_MODES
         return "closed" if few or math.isfinite(self.start.max_time) else "limit"
