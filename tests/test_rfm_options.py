@@ -147,6 +147,10 @@ def test_the_order_of_categories_and_strings_do_not_matter():
     np.testing.assert_allclose(
         RFMRegressor("agop", **GIVEN).fit(words, y).predict(words), model.predict(frame)
     )
+    objects = frame.assign(color=frame["color"].astype(object))
+    for chosen in ("from_dtype", ["color"]):
+        model_of = RFMRegressor("agop", categorical_features=chosen, **GIVEN).fit(objects, y)
+        np.testing.assert_allclose(model_of.predict(objects), model.predict(frame))
     codes = np.column_stack([frame["size"], frame["color"].cat.codes, frame["noise"]])
     array = RFMRegressor("agop", categorical_features=[1], **GIVEN).fit(codes, y)
     np.testing.assert_allclose(array.predict(codes), model.predict(frame))
@@ -173,6 +177,18 @@ def test_unknown_and_missing_values():
     assert np.abs(model.predict(with_holes)[holes] - 2.0).mean() < 0.2
     assert model.feature_matrix_.shape == (7, 7)
     assert np.isfinite(model.predict(with_holes.assign(noise=np.nan))).all()
+
+
+def test_objects_that_are_numbers_or_missing():
+    frame, y = table(60)
+    holes = frame.assign(
+        size=frame["size"].mask(frame["size"] > 1), color=frame["color"].where(frame["size"] < 1)
+    )
+    objects = holes.astype(object)
+    objects["size"] = objects["size"].where(objects["size"].notna(), pd.NA)
+    objects["color"] = objects["color"].where(objects["color"].notna(), None)
+    model, other = (RFMRegressor("agop", **GIVEN).fit(one, y) for one in (holes, objects))
+    np.testing.assert_allclose(other.predict(objects), model.predict(holes))
 
 
 def test_standardized_columns_are_those_of_a_scaler():
@@ -242,12 +258,26 @@ def test_too_few_samples_to_judge_probabilities():
     [
         (np.eye(3), ["red", "blue", "red"], "Take RFMClassifier"),
         (pd.DataFrame({"d": pd.date_range("2020-01-01", periods=3)}), [1, 2, 3], "'d' is a date"),
+        (pd.DataFrame({"d": pd.period_range("2020", periods=3, freq="D")}), [1, 2, 3], "is a date"),
+        (pd.DataFrame({"d": [pd.Interval(0, 1)] * 3}), [1, 2, 3], "is an interval"),
+        (pd.DataFrame({"c": ["red", 2.5, None]}, dtype=object), [1, 2, 3], "'c' has words and"),
+        (pd.DataFrame({"c": [(1, 2)] * 3}), [1, 2, 3], "'c' holds no numbers, as .1, 2."),
+        (pd.DataFrame(np.eye(3), columns=["a", "b", "a"]), [1, 2, 3], "two columns 'a'"),
         (np.array([["a", 1.0]] * 3, dtype=object), [1, 2, 3], "Give a pandas frame"),
+        ([["a", 1.0]] * 3, [1, 2, 3], "Give a pandas frame"),
+        (np.array([["a"]] * 3), [1, 2, 3], "Give a pandas frame"),
     ],
 )
 def test_what_is_no_number(table, targets, said):
     with pytest.raises(InputError, match=said):
         RFMRegressor().fit(table, targets)
+
+
+def test_words_where_there_were_numbers():
+    frame, y = table(20)
+    model = RFMRegressor("agop", **GIVEN).fit(frame[["size"]], y)
+    with pytest.raises(InputError, match="'size' holds no numbers"):
+        model.predict(frame[["color"]].set_axis(["size"], axis=1).astype(object))
 
 
 # --- the metric -------------------------------------------------------------------------------------------
@@ -337,6 +367,8 @@ def test_interactions_of_a_machine(tmp_path):
         ({"categorical_features": "all"}, "'from_dtype'"),
         ({"categorical_features": [7]}, "column 7"),
         ({"categorical_features": ["hue"]}, "'hue'"),
+        ({"categorical_features": [True, False]}, "2 answers of yes or no for 3 columns"),
+        ({"categorical_features": 1}, "must be a list"),
     ],
 )
 def test_wrong_settings(settings, words):

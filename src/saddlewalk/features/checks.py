@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError, nearest
+from saddlewalk.features.encoding import is_frame
 from saddlewalk.features.rfm import UPDATES
 
 _SMALLEST_LEAF = 10
@@ -64,26 +65,43 @@ def check_numbers(y: Any) -> None:
 
 
 def check_columns(table: Any) -> None:
-    """Refuse what is neither a number nor a category.
+    """Refuse what is neither a number nor a category, and names that are not one column's.
 
     Parameters
     ----------
     table : an array or a pandas frame.
     """
-    if hasattr(table, "dtypes") and hasattr(table, "columns"):
-        dates = [name for name, kind in table.dtypes.items() if kind.kind in "mM"]
-        if dates:
-            raise InputError(
-                f"Column '{dates[0]}' is a date. Make numbers of it, as days since some day."
-            )
-    elif (
-        isinstance(table, np.ndarray)
-        and table.dtype.kind == "O"
-        and any(isinstance(value, str) for value in np.ravel(table))
-    ):
+    if is_frame(table):
+        _check_frame(table)
+    elif isinstance(table, list | tuple | np.ndarray) and _has_words(table):
         raise InputError(
-            "The table has words in an array of objects. Give a pandas frame: its words are categories."
+            "The table has words, and is no frame. Give a pandas frame: its words are categories."
         )
+
+
+def _check_frame(table: Any) -> None:
+    import pandas as pd
+
+    repeated = table.columns[table.columns.duplicated()]
+    if len(repeated):
+        raise InputError(f"The table has two columns '{repeated[0]}'. Give each a name of its own.")
+    for name, kind in table.dtypes.items():
+        if kind.kind in "mM" or isinstance(kind, pd.PeriodDtype | pd.IntervalDtype):
+            what = "an interval" if isinstance(kind, pd.IntervalDtype) else "a date"
+            raise InputError(
+                f"Column '{name}' is {what}. Make numbers of it, as days since some day, or categories."
+            )
+
+
+def _has_words(table: Any) -> bool:
+    try:
+        values = np.asarray(table)
+    except ValueError:  # rows of several lengths: scikit-learn says so
+        return False
+    objects = values.dtype.kind == "O"
+    return values.dtype.kind in "US" or (
+        objects and any(isinstance(one, str) for one in np.ravel(values))
+    )
 
 
 def _check_numbers_of(features: Any, leaf: Any) -> None:

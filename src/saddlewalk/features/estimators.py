@@ -39,7 +39,7 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     degree, constant : of the polynomial kernel.
     max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
         all; `None` for all.
-    categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
+    categorical_features : columns that are categories: "from_dtype" (categories and words of a pandas
         frame), positions, names or a mask, or `None`.
     standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
         makes the error on samples that are left out smaller (never where the bandwidth is a number).
@@ -111,7 +111,7 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
     degree, constant : of the polynomial kernel.
     max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
         all; `None` for all.
-    categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
+    categorical_features : columns that are categories: "from_dtype" (categories and words of a pandas
         frame), positions, names or a mask, or `None`.
     standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
         makes the error on samples that are left out smaller (never where the bandwidth is a number).

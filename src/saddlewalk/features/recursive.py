@@ -396,6 +396,7 @@ class RecursiveFeatureMachine(BaseEstimator):
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
+        check_columns(X)
         x = validate_data(
             self,
             self.columns_.numbers(X),
