@@ -214,6 +214,35 @@ def test_units_are_no_matter_where_they_tell_nothing():
     assert not RFMRegressor(bandwidth=100.0, random_state=0).fit(x, y).columns_.scaled
 
 
+@pytest.mark.parametrize("weights", [None, np.arange(200) % 3])
+def test_units_of_targets_are_no_matter(weights):
+    """What is predicted has the units that it was given in, and each output counts alike."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(200, 5))
+    y = np.column_stack([np.sin(2 * x[:, 0]), x[:, 1] * x[:, 2]])
+    y = y / np.sqrt(np.cov(y.T, aweights=weights, bias=True).diagonal())
+    units = np.array([1e-3, 1e200])
+    here, there = (RFMRegressor(random_state=0).fit(x, z, weights) for z in (y, y * units))
+    np.testing.assert_allclose(there.predict(x) / units, here.predict(x), atol=1e-6)
+    assert there.best_params_ == here.best_params_
+    np.testing.assert_allclose(there.dual_coef_ / units, here.dual_coef_, rtol=1e-4, atol=1e-6)
+    far = 40.0 * y + 3.0
+    assert RFMRegressor(random_state=0).fit(x, far, weights).validation_scores_ == pytest.approx(
+        1600 * here.validation_scores_, rel=1e-4
+    )
+
+
+def test_coefficients_are_those_of_the_outputs():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(50, 3)), 7.0 + 30.0 * rng.normal(size=50)
+    model = RFMRegressor(**GIVEN | {"update": None, "ridge": 1e-3}).fit(x, y)
+    apart = np.linalg.norm(x[:, None] - x, axis=2)
+    kernel = np.exp(-(apart**2) / 8)
+    np.testing.assert_allclose(kernel @ model.dual_coef_[:, 0] + y.mean(), model.predict(x))
+    truth = np.linalg.solve(kernel + 50 * 1e-3 * np.eye(50), y - y.mean())
+    np.testing.assert_allclose(model.dual_coef_[:, 0], truth)
+
+
 def test_left_out_errors_are_those_of_leaving_out():
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(12, 2)), rng.normal(size=(12, 2))

@@ -65,8 +65,11 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     feature_interactions_ : how much columns act together, as parts of the variance (`plot_interactions`).
     columns_ : how columns became inputs.
     feature_importances_std_ : spread of the importances over folds; `None` where nothing is "auto".
-    n_iter_ : the update that was kept; validation_scores_ : mean squared error after each.
-    machine_ : the machine, or the tree of machines; dual_coef_ : coefficients, of one leaf after another.
+    n_iter_ : the update that was kept; validation_scores_ : mean squared error after each (of several outputs
+        the mean part of their variances that is left, times their mean variance).
+    intercept_, spread_ : mean and standard deviation of each output, in units of which all are learned alike.
+    machine_ : the machine, or the tree of machines, of targets in these units; dual_coef_ : its coefficients
+        in units of the targets, of one leaf after another.
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RFMRegressor":

@@ -29,7 +29,7 @@ from saddlewalk.features.encoding import Columns
 from saddlewalk.features.held_out import FEWEST_TO_JUDGE, folds, split
 from saddlewalk.features.interactions import interactions, plot_interactions
 from saddlewalk.features.kernels import kernel_named
-from saddlewalk.features.lengths import length_scale
+from saddlewalk.features.lengths import length_scale, spreads
 from saddlewalk.features.rfm import AnyMachine, Recursion
 from saddlewalk.features.scale import leaf_for, precision_for
 from saddlewalk.features.sharpening import Samples, sharpen
@@ -68,6 +68,8 @@ class RecursiveFeatureMachine(BaseEstimator):
     """
 
     best_params_: dict[str, Any]
+    validation_scores_: np.ndarray
+    machine_: AnyMachine
 
     def __init__(
         self,
@@ -154,9 +156,15 @@ class RecursiveFeatureMachine(BaseEstimator):
             labels = None if labels is None else labels[felt]
         self.__dict__.pop("feature_interactions_", None)
         device = Device.named(self.device)
+        self.intercept_ = np.average(targets, axis=0, weights=weights)
+        targets = targets - self.intercept_
+        # outputs may have other units; codes of classes have one
+        self.spread_ = np.ones(targets.shape[1])
+        if labels is None:
+            self.spread_ = spreads(targets, self.intercept_, weights)
+        targets = targets / self.spread_
         with _threads_for(0):
             x = self.columns_.fit(x, weights, targets, self.random_state)
-        self.intercept_ = np.average(targets, axis=0, weights=weights)
         radial = self.kernel not in ("polynomial", "exponential")
         length = length_scale(self.bandwidth, x, radial)
         self.kernel_ = kernel_named(self.kernel, length, self.exponent, self.degree, self.constant)
@@ -168,10 +176,14 @@ class RecursiveFeatureMachine(BaseEstimator):
         with device.precision(self.dtype_), _threads_for(len(x)):
             samples = Samples(
                 device.array(x - self.offset_, self.dtype_),
-                device.array(targets - self.intercept_, self.dtype_),
+                device.array(targets, self.dtype_),
                 None if weights is None else device.array(weights, self.dtype_),
             )
             self._fit_to(samples, labels, before, device)
+        with np.errstate(over="ignore"):
+            self.validation_scores_ = self.validation_scores_ * np.mean(self.spread_**2)
+            alpha = self.machine_.alpha
+            self.dual_coef_ = (alpha * self.spread_).astype(alpha.dtype)
 
     def _fit_to(
         self,
@@ -200,7 +212,6 @@ class RecursiveFeatureMachine(BaseEstimator):
             )
         self._warn_of_conditioning(machine)
         self.machine_ = machine.moved(on_host)
-        self.dual_coef_ = self.machine_.alpha
         self._held_out = None
         judged = found is not None or self.validation_fraction is not None
         if labels is not None and judged and len(rows) >= FEWEST_TO_JUDGE:
@@ -404,15 +415,16 @@ class RecursiveFeatureMachine(BaseEstimator):
             dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan",
         )
-        return self._outputs_of(self.columns_.transform(x) - self.offset_)
+        outputs = self._outputs_of(self.columns_.transform(x) - self.offset_)
+        return outputs * self.spread_ + self.intercept_
 
     def _outputs_of(self, x: np.ndarray) -> np.ndarray:
-        """Of encoded inputs, from the middle of the data."""
+        """Of encoded inputs, from the middle of the data; targets have mean 0 and spread 1."""
         device = Device.named(self.device)
         with device.precision(self.dtype_):
             there = self.machine_.moved(lambda values: device.array(values, self.dtype_))
             outputs = there.predict(device.xp, device.array(x, self.dtype_))
-        return on_host(outputs) + self.intercept_
+        return on_host(outputs)
 
     @property
     def feature_matrix_(self) -> np.ndarray:
