@@ -336,6 +336,38 @@ def test_warm_starts_go_on():
     assert auto.dual_coef_.shape == (300, 1)
 
 
+def test_warm_starts_take_what_is_automatic_and_nothing_else():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(100, 4))
+    y = np.sin(2 * x[:, 0]) * x[:, 1]
+    model = RFMRegressor(warm_start=True, random_state=0, iterations=2).fit(x, y)
+    found = model.best_params_
+    given = model.set_params(ridge=10.0).fit(x, y).best_params_
+    assert given == found | {"ridge": 10.0}
+    assert model.set_params(update=None).fit(x, y).best_params_ == given | {"update": None}
+    # nobody has searched for a ridge since, for another kernel, or for another shape of the metric
+    for other in ({"ridge": "auto", "update": "auto"}, {"kernel": "gaussian"}, {"diagonal": True}):
+        anew = RFMRegressor(**model.set_params(**other).get_params()).fit(x, y)
+        assert model.fit(x, y).best_params_ == anew.best_params_
+        np.testing.assert_array_equal(model.feature_matrix_, anew.feature_matrix_)
+    assert model.set_params(diagonal=False).fit(x, y).machine_.metric.ndim == 2
+    assert model.fit(x[:, :3], y).feature_matrix_.shape == (3, 3)
+
+
+@pytest.mark.parametrize("given", [{}, {"bandwidth": 2.0, "ridge": 0.1}])
+def test_patience_is_how_many_updates_without_a_gain(given):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 120, 4))
+    for patience in (1, 2, 3, 6):
+        model = RFMRegressor("agop", iterations=6, patience=patience, random_state=0, **given)
+        errors = model.fit(x, y[:, 0]).validation_scores_
+        best = np.minimum.accumulate(errors)
+        waited = [k - int(np.argmin(errors[: k + 1])) for k in range(len(errors))]
+        assert len(errors) == 7 or waited[-1] == patience
+        assert max(waited[:-1], default=0) < patience
+        assert model.n_iter_ == int(np.argmin(best))
+
+
 # --- what is predicted ------------------------------------------------------------------------------------
 
 

@@ -6,7 +6,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 import saddlewalk as sw
-from saddlewalk.features import RFMClassifier, RFMRegressor, solvers, trees, warm
+from saddlewalk.features import RFMClassifier, RFMRegressor, sharpening, solvers, trees, warm
 from saddlewalk.features.kernels import kernel_named
 from saddlewalk.features.rfm import Machine, Recursion
 from saddlewalk.features.sharpening import Samples, levels, sharpen
@@ -207,6 +207,22 @@ def test_more_samples_make_the_metric_sharper():
     assert part(found.metric) > 0.9 > part(rough)
     assert found.update in ("agop", "fact")
     assert np.all(np.diff(found.errors) < 0)
+
+
+def test_patience_of_a_level(monkeypatch):
+    """Of errors that are told, a level makes updates until so many in a row have brought nothing."""
+    x, y = problem(100)
+    told = [0.5, 0.4, 0.4, 0.3, 0.3, 0.3, 0.2, 0.2, 0.2, 0.2]
+    scale = float(np.mean(y**2))
+    for patience, made in ((1, 3), (2, 6), (3, 10)):
+        errors = iter(told)
+        monkeypatch.setattr(sharpening, "_error", lambda *_, e=errors: scale * next(e))
+        recursion = Recursion(LAPLACE, 1e-3, "agop")
+        found = sharpen(
+            lambda *_, r=recursion: r, ["agop"], Samples(x, y), np.eye(4), 9, 100, 0, patience
+        )
+        assert 10 - len(list(errors)) == made
+        assert found.error == pytest.approx(scale * min(told[:made]))
 
 
 # --- where arrays are -------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     bandwidth : length scale of the kernel; "median" takes the median distance of the data, "auto" the best of
         some on held-out samples.
     ridge : lambda; n lambda is added to the diagonal of the kernel matrix; "auto" takes the best of some.
-    iterations : most feature updates.
+    iterations : most feature updates; after a search on some of the samples, on each level of more of them.
     diagonal : learn a scale for each input instead of a full matrix.
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
@@ -45,8 +45,10 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
         makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out, and a part of what they have not seen); `None` takes the last.
-    patience : stop when so many updates brought nothing better; `None` makes all of them.
-    warm_start : begin with the metric, and with the settings, that the fit before has found.
+    patience : stop when so many updates brought nothing better; `None`: two in a search, one on a level of
+        more samples, and where nothing is "auto" make all of them.
+    warm_start : begin with the metric of the fit before, and with what it found of the settings that are
+        "auto". With other inputs, another kernel, or where it has not found all of these, search anew.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), exact without the
         n x n kernel matrix; "tree": a machine for each part of space; or "auto": Cholesky up to `leaf_size`
         samples, a tree above.
@@ -65,8 +67,8 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     feature_interactions_ : how much columns act together, as parts of the variance (`plot_interactions`).
     columns_ : how columns became inputs.
     feature_importances_std_ : spread of the importances over folds; `None` where nothing is "auto".
-    n_iter_ : the update that was kept; validation_scores_ : mean squared error after each (of several outputs
-        the mean part of their variances that is left, times their mean variance).
+    n_iter_ : how many updates were kept, of all levels; validation_scores_ : mean squared error after each
+        (of several outputs the mean part of their variances that is left, times their mean variance).
     intercept_, spread_ : mean and standard deviation of each output, in units of which all are learned alike.
     machine_ : the machine, or the tree of machines, of targets in these units; dual_coef_ : its coefficients
         in units of the targets, of one leaf after another.
@@ -107,7 +109,7 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
     bandwidth : length scale of the kernel; "median" takes the median distance of the data, "auto" the best of
         some on held-out samples.
     ridge : lambda; n lambda is added to the diagonal of the kernel matrix; "auto" takes the best of some.
-    iterations : most feature updates.
+    iterations : most feature updates; after a search on some of the samples, on each level of more of them.
     diagonal : learn a scale for each input instead of a full matrix.
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
@@ -120,8 +122,10 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
         makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out, and a part of what they have not seen); `None` takes the last.
-    patience : stop when so many updates brought nothing better; `None` makes all of them.
-    warm_start : begin with the metric, and with the settings, that the fit before has found.
+    patience : stop when so many updates brought nothing better; `None`: two in a search, one on a level of
+        more samples, and where nothing is "auto" make all of them.
+    warm_start : begin with the metric of the fit before, and with what it found of the settings that are
+        "auto". With other inputs, another kernel, or where it has not found all of these, search anew.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), exact without the
         n x n kernel matrix; "tree": a machine for each part of space; or "auto": Cholesky up to `leaf_size`
         samples, a tree above.

@@ -23,6 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from saddlewalk.errors import InputError
+from saddlewalk.features import sharpening, tuning
 from saddlewalk.features.arrays import Device, on_host
 from saddlewalk.features.checks import check_columns, check_numbers, check_settings
 from saddlewalk.features.encoding import Columns
@@ -149,7 +150,6 @@ class RecursiveFeatureMachine(BaseEstimator):
         weights: np.ndarray | None,
     ) -> None:
         """Find the metric, then fit the machine with it; `targets` are `(n, c)`, weights at least 0."""
-        before = getattr(self, "machine_", None) if self.warm_start else None
         if weights is not None:
             felt = weights > 0
             x, targets, weights = x[felt], targets[felt], weights[felt] / weights[felt].mean()
@@ -173,6 +173,11 @@ class RecursiveFeatureMachine(BaseEstimator):
             x.mean(axis=0, dtype=np.float64) if radial else np.zeros(x.shape[1])
         ).astype(x.dtype)
         self.dtype_ = precision_for(self, len(x), device)
+        kind = (
+            replace(self.kernel_, bandwidth=1.0), self.diagonal, self.columns_.scaled,
+            tuple(self.columns_.blocks),
+        )  # fmt: skip
+        before = self._fit_before(kind)
         with device.precision(self.dtype_), _threads_for(len(x)):
             samples = Samples(
                 device.array(x - self.offset_, self.dtype_),
@@ -180,6 +185,7 @@ class RecursiveFeatureMachine(BaseEstimator):
                 None if weights is None else device.array(weights, self.dtype_),
             )
             self._fit_to(samples, labels, before, device)
+        self._fitted = kind, self._automatic()
         with np.errstate(over="ignore"):
             self.validation_scores_ = self.validation_scores_ * np.mean(self.spread_**2)
             alpha = self.machine_.alpha
@@ -228,7 +234,7 @@ class RecursiveFeatureMachine(BaseEstimator):
     def _found(self, search: Search, before: AnyMachine | None, learns: bool) -> Setting | None:
         """The best setting of all that is "auto"; `None` where nothing is, or it was found before."""
         self.feature_importances_std_: np.ndarray | None = None
-        if not self._searches() or before is not None:
+        if not self._automatic() or before is not None:
             return None
         chosen = _CANDIDATES if self.update == "auto" else (self.update,)
         steps = self.iterations if learns else 0
@@ -242,14 +248,22 @@ class RecursiveFeatureMachine(BaseEstimator):
         self.validation_scores_ = np.array(errors)
         return found
 
-    def _searches(self) -> bool:
-        return "auto" in (self.update, self.ridge) or _is_auto(self.bandwidth)
+    def _automatic(self) -> frozenset[str]:
+        """Which settings are "auto"."""
+        settings = {"update": self.update, "bandwidth": self.bandwidth, "ridge": self.ridge}
+        return frozenset(name for name, value in settings.items() if _is_auto(value))
+
+    def _fit_before(self, kind: Any) -> AnyMachine | None:
+        """What to go on from: a machine of the same kind, for which was found what is to be found now."""
+        kind_before, found_before = getattr(self, "_fitted", (None, frozenset()))
+        same = self.warm_start and kind == kind_before and self._automatic() <= found_before
+        return self.machine_ if same else None
 
     def _start(self, d: int, found: Setting | None, before: AnyMachine | None) -> np.ndarray:
         """Where the metric starts: where the search ended, or the fit before, or all inputs alike."""
         if found is not None:
             return self._mean_metric(found)
-        if before is not None and len(before.metric) == d:
+        if before is not None:
             return before.metric
         return np.ones(d) if self.diagonal else np.eye(d)
 
@@ -267,9 +281,10 @@ class RecursiveFeatureMachine(BaseEstimator):
         """With the settings that were found, or as given; `best_params_` says which."""
         update, ridge = self.update, self.ridge
         leaf = leaf_for(self, n, device)
-        if before is not None and self._searches():
-            self.kernel_ = before.kernel
-            update, ridge = self.best_params_["update"], self.best_params_["ridge"]
+        if before is not None:
+            update = self.best_params_["update"] if _is_auto(update) else update
+            ridge = self.best_params_["ridge"] if _is_auto(ridge) else ridge
+            self.kernel_ = before.kernel if _is_auto(self.bandwidth) else self.kernel_
         if found is not None:
             self.kernel_, update = found.kernel, found.update
             ridge = found.ridge / rows_in_a_leaf(n, leaf)
@@ -317,7 +332,7 @@ class RecursiveFeatureMachine(BaseEstimator):
         cut = folds(len(rows), classes, self.random_state, len(rows) < len(samples))
         return Search(
             x, y, cut, with_bandwidths(self.kernel_, lengths), ridges, self.agop_power, weights,
-            self._most_features(), xp,
+            self._most_features(), xp, self.patience or tuning.PATIENCE,
         )  # fmt: skip
 
     def _diagonal_of_kernel(self, x: np.ndarray) -> np.ndarray:
@@ -343,10 +358,11 @@ class RecursiveFeatureMachine(BaseEstimator):
             )
 
         kinds = _CANDIDATES if self.update == "auto" else (self.update,)
-        most = min(self.iterations, self.patience or self.iterations)
         found = sharpen(
-            recursion_for, kinds, samples, metric, most, _MOST_TO_SHARPEN[device.accelerated],
+            recursion_for, kinds, samples, metric, self.iterations,
+            _MOST_TO_SHARPEN[device.accelerated],
             check_random_state(self.random_state).randint(2**31 - 1),
+            self.patience or sharpening.PATIENCE,
         )  # fmt: skip
         self.validation_scores_ = np.array(
             [*self.validation_scores_[: self.n_iter_ + 1], *found.errors]

@@ -23,7 +23,9 @@ _MOST_JUDGED = 2000
 _HELD_OUT = 0.2
 """A part of the samples to judge by, but not more than so many."""
 _GAIN = 0.03
-"""An update that takes away less than this part of the error is the last of its level."""
+"""An update that takes away less than this part of the error has brought nothing."""
+PATIENCE = 1
+"""Updates without a gain after which a level ends, if nothing else is said: in the search they cost less."""
 _UNLEARNED = 0.9
 """Where so much of the variance is left, updates go on without a gain: features may come late, at once."""
 
@@ -83,6 +85,7 @@ def sharpen(
     most_updates: int,
     most_samples: int,
     seed: Any,
+    patience: float = PATIENCE,
 ) -> Sharpened:
     """The metric after the last level.
 
@@ -95,6 +98,7 @@ def sharpen(
     most_updates : on a level.
     most_samples : of the last level.
     seed : of the samples that are held out.
+    patience : updates without a gain after which a level ends.
     """
     order = np.random.default_rng(seed).permutation(len(samples))
     judged = min(max(1, int(_HELD_OUT * len(samples))), _MOST_JUDGED)
@@ -107,7 +111,7 @@ def sharpen(
             found = {best: found[best]}
         for update, so_far in found.items():
             recursion = recursion_for(update, size)
-            climb = _climb(recursion, seen, held, so_far.metric, most_updates)
+            climb = _climb(recursion, seen, held, so_far.metric, most_updates, patience)
             kind = update if climb.errors else so_far.update
             found[update] = replace(climb, update=kind, errors=[*so_far.errors, *climb.errors])
     return min(found.values(), key=lambda one: one.error)
@@ -128,12 +132,17 @@ def levels(n: int) -> Iterator[int]:
 
 
 def _climb(
-    recursion: Recursion, seen: Samples, held: Samples, metric: Matrix, most: int
+    recursion: Recursion,
+    seen: Samples,
+    held: Samples,
+    metric: Matrix,
+    most: int,
+    patience: float,
 ) -> Sharpened:
     """Updates on one level, for as long as they help: their errors, the first one's aside."""
     errors: list[float] = []
     least = last = np.inf
-    kept = 0
+    kept = waited = 0
     start = metric
     spread = _mean_square(held.y, held)
     for step, machine in enumerate(recursion.machines(seen.x, seen.y, start, seen.weights)):
@@ -144,8 +153,8 @@ def _climb(
             least, metric, kept = error, machine.metric, step
         if step:
             errors.append(error)
-        slow = not error < last * (1 - _GAIN)
-        if step == most or (step and slow and least < _UNLEARNED * spread):
+        waited = 0 if error < last * (1 - _GAIN) else waited + 1
+        if step == most or (waited >= patience and least < _UNLEARNED * spread):
             break
         last = error
     return Sharpened(metric, recursion.update, errors[:kept], least)
