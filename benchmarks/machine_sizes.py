@@ -172,16 +172,15 @@ def table(rows):
 
 NOTE = """\
 Measured beside other work: the seconds of the clock say little, those of the processor are up to twice what a
-free one takes. Ours are those of an earlier search, in double precision; today's took 2.7 s of the processor
-at n = 3,000, with error 0.0314. n = 30,000 did not end in 900 s of the clock beside that work; it and more
-samples have not been measured on a free processor.
+free one takes. Ours are those of an earlier search, in double precision. n = 30,000 did not end in 900 s of
+the clock beside that work; it and more samples have not been measured on a free processor.
 """
 
 
 NOTE_GPU = """\
-xRFM at n = 1,000,000 was not run. Other work ran beside, on other cores. What a first fit takes longer than
-the next is the start of CUDA, about a second. At n = 100,000 our error is larger than at 30,000; why is not
-known.
+Ours are those of the search before bandwidth and ridge were judged once more. xRFM at n = 1,000,000 was not
+run. Other work ran beside, on other cores. What a first fit takes longer than the next is the start of CUDA,
+about a second. At n = 100,000 our error is larger than at 30,000; why is not known.
 """
 
 

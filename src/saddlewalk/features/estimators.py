@@ -66,7 +66,8 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     feature_matrix_, feature_importances_ : the learned metric, of trace d, and its diagonal a column.
     feature_interactions_ : how much columns act together, as parts of the variance (`plot_interactions`).
     columns_ : how columns became inputs.
-    feature_importances_std_ : spread of the importances over folds; `None` where nothing is "auto".
+    feature_importances_std_ : spread of the importances over the folds of the search, of at most 1,500
+        samples; `None` where nothing is "auto".
     n_iter_ : how many updates were kept, of all levels; validation_scores_ : mean squared error after each
         (of several outputs the mean part of their variances that is left, times their mean variance).
     intercept_, spread_ : mean and standard deviation of each output, in units of which all are learned alike.

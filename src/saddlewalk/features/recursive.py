@@ -2,7 +2,8 @@
 
 Columns that are categories, and values that are missing, become numbers first (`encoding`). Everything that
 is "auto" is chosen on folds that are held out (`tuning`); `best_params_` says what it is. Of many samples
-some are searched on, and the metric that they gave is made sharper with the others (`sharpening`). Where
+some are searched on, and the metric that they gave is made sharper with the others (`sharpening`); then a
+machine of more samples than a fold has judges bandwidth and ridge once more, by what is held out. Where
 nothing is "auto", each iteration is judged on a held-out part of the data, and the metric of the best one is
 kept. The machine is fitted anew with the metric on all data: one machine, or a tree of them (`trees`). What
 was held out makes probabilities (`probabilities`).
@@ -41,6 +42,8 @@ _MOST_TO_SEARCH = 1500
 """Samples that settings are searched on, at most."""
 _MOST_TO_SHARPEN = {False: 100_000, True: 300_000}
 """Samples that the metric is updated with after a search, at most; and on an accelerator."""
+_MOST_TO_JUDGE_AGAIN = 2500
+"""Samples of the machines that bandwidth and ridge are judged with once more, at most."""
 _CANDIDATES = ("agop", "fact")
 _NO_WORSE = 1e-12
 _SOLVED = 1e-4
@@ -209,8 +212,15 @@ class RecursiveFeatureMachine(BaseEstimator):
             self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
             if learns and recursion.update is not None:
                 metric = self._best_metric(recursion, samples, metric, labels)
-        elif learns and len(rows) < len(samples) and self.update is not None:
-            metric = self._sharpened(recursion, samples, metric, device)
+        elif len(rows) < len(samples):
+            seed = check_random_state(self.random_state).randint(2**31 - 1)
+            cut = sharpening.cut_off(len(samples), seed)
+            if learns and self.update is not None:
+                metric = self._sharpened(recursion, samples, metric, cut, device)
+            search, rows = self._search_again(search, samples, cut, recursion.leaf_size, device)
+            update, there = self.best_params_["update"], search.like_x(on_host(metric))
+            found = search.near(update, self.n_iter_, there, found.pair)
+            recursion = self._recursion(found, len(samples), device, before)
         machine = recursion.fit(samples.x, samples.y, metric, samples.weights)
         if machine is None:
             raise InputError(
@@ -226,7 +236,7 @@ class RecursiveFeatureMachine(BaseEstimator):
                 ridge = self.best_params_["ridge"] * size
                 search = replace(search, kernels=[self.kernel_], ridges=[ridge])
                 there = np.asarray(self.machine_.metric, on_host(search.x[:0]).dtype)
-                found = search.fixed(recursion.update, self.n_iter_, search.like_x(there))
+                found = search.near(recursion.update, self.n_iter_, search.like_x(there))
             seen = None if search.weights is None else on_host(search.weights)
             with _threads_for(len(rows)):
                 self._held_out = (search.held_out(found), labels[rows], seen)
@@ -313,15 +323,9 @@ class RecursiveFeatureMachine(BaseEstimator):
         self, samples: Samples, labels: np.ndarray | None, rows: np.ndarray, device: Device
     ) -> Search:
         """Everything that is "auto", on some samples; JAX would compile for every size."""
-        some = samples.part(rows)
-        values: tuple[Any, ...] = (some.x, some.y, some.weights)
-        xp = device.xp
-        if device.place is None:
-            dtype = self.dtype_
-            values, xp = tuple(v if v is None else on_host(v).astype(dtype) for v in values), np
         length = self.kernel_.bandwidth
         lengths = [length * b for b in BANDWIDTHS] if _is_auto(self.bandwidth) else [length]
-        x, y, weights = values
+        x, y, weights = self._to_search(samples.part(rows), device)
         size = float(np.mean(self._diagonal_of_kernel(on_host(x))))
         if self.ridge == "auto":
             ridges = [size * r for r in RIDGES]
@@ -330,10 +334,29 @@ class RecursiveFeatureMachine(BaseEstimator):
             ridges = [self.ridge * rows_in_a_leaf(n, leaf_for(self, n, device))]
         classes = None if labels is None else labels[rows]
         cut = folds(len(rows), classes, self.random_state, len(rows) < len(samples))
+        xp = np if device.place is None else device.xp
         return Search(
             x, y, cut, with_bandwidths(self.kernel_, lengths), ridges, self.agop_power, weights,
             self._most_features(), xp, self.patience or tuning.PATIENCE,
         )  # fmt: skip
+
+    def _to_search(self, some: Samples, device: Device) -> tuple[Any, Any, Any]:
+        values = some.x, some.y, some.weights
+        if device.place is not None:
+            return values
+        x, y, weights = (v if v is None else on_host(v).astype(self.dtype_) for v in values)
+        return x, y, weights
+
+    def _search_again(
+        self, search: Search, samples: Samples, cut: Any, leaf: int, device: Device
+    ) -> tuple[Search, np.ndarray]:
+        """The search on more samples, judged by others, and which samples these are."""
+        held, rest = cut
+        rest = rest[: max(len(search.folds[0][0]), min(leaf, _MOST_TO_JUDGE_AGAIN))]
+        rows = np.concatenate([rest, held])
+        x, y, weights = self._to_search(samples.part(rows), device)
+        once = [(np.arange(len(rest)), np.arange(len(rest), len(rows)))]
+        return replace(search, x=x, y=y, weights=weights, folds=once), rows
 
     def _diagonal_of_kernel(self, x: np.ndarray) -> np.ndarray:
         squares = np.zeros(len(x)) if self.kernel_.radial else np.sum(x**2, axis=1)
@@ -346,7 +369,7 @@ class RecursiveFeatureMachine(BaseEstimator):
         return np.sort(check_random_state(self.random_state).permutation(n)[:_MOST_TO_SEARCH])
 
     def _sharpened(
-        self, recursion: Recursion, samples: Samples, metric: Any, device: Device
+        self, recursion: Recursion, samples: Samples, metric: Any, cut: Any, device: Device
     ) -> Any:
         """The metric after more updates, with more samples than were searched on."""
         total = recursion.ridge * rows_in_a_leaf(len(samples), recursion.leaf_size)
@@ -360,9 +383,7 @@ class RecursiveFeatureMachine(BaseEstimator):
         kinds = _CANDIDATES if self.update == "auto" else (self.update,)
         found = sharpen(
             recursion_for, kinds, samples, metric, self.iterations,
-            _MOST_TO_SHARPEN[device.accelerated],
-            check_random_state(self.random_state).randint(2**31 - 1),
-            self.patience or sharpening.PATIENCE,
+            _MOST_TO_SHARPEN[device.accelerated], cut, self.patience or sharpening.PATIENCE,
         )  # fmt: skip
         self.validation_scores_ = np.array(
             [*self.validation_scores_[: self.n_iter_ + 1], *found.errors]

@@ -84,7 +84,7 @@ def sharpen(
     metric: Matrix,
     most_updates: int,
     most_samples: int,
-    seed: Any,
+    cut: tuple[np.ndarray, np.ndarray],
     patience: float = PATIENCE,
 ) -> Sharpened:
     """The metric after the last level.
@@ -97,12 +97,10 @@ def sharpen(
     metric : what few of them gave.
     most_updates : on a level.
     most_samples : of the last level.
-    seed : of the samples that are held out.
+    cut : which samples are held out, and the others, in the order that they are taken (`cut_off`).
     patience : updates without a gain after which a level ends.
     """
-    order = np.random.default_rng(seed).permutation(len(samples))
-    judged = min(max(1, int(_HELD_OUT * len(samples))), _MOST_JUDGED)
-    held, rest = samples.part(order[:judged]), order[judged:]
+    held, rest = samples.part(cut[0]), cut[1]
     found = {update: Sharpened(metric, None, []) for update in updates}
     for size in levels(min(len(rest), most_samples)):
         seen = samples.part(np.sort(rest[:size]))
@@ -115,6 +113,19 @@ def sharpen(
             kind = update if climb.errors else so_far.update
             found[update] = replace(climb, update=kind, errors=[*so_far.errors, *climb.errors])
     return min(found.values(), key=lambda one: one.error)
+
+
+def cut_off(n: int, seed: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Which samples are held out to judge by, and the others.
+
+    Parameters
+    ----------
+    n : number of samples.
+    seed : of NumPy's generator.
+    """
+    order = np.random.default_rng(seed).permutation(n)
+    judged = min(max(1, int(_HELD_OUT * n)), _MOST_JUDGED)
+    return order[:judged], order[judged:]
 
 
 def levels(n: int) -> Iterator[int]:

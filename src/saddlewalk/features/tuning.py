@@ -117,14 +117,15 @@ class Search:
         path = min(paths.values(), key=lambda path: min(one.error for one in path), default=[first])
         return min(path, key=lambda one: one.error), [one.error for one in path]
 
-    def fixed(self, update: str | None, step: int, metric: Matrix) -> Setting:
-        """The one setting there is, as if it had been found.
+    def near(self, update: str | None, step: int, metric: Matrix, start: Pair = (0, 0)) -> Setting:
+        """The best setting with this metric, from one to better neighbors.
 
         Parameters
         ----------
         update, step, metric : what it was fitted with.
+        start : where to begin.
         """
-        return self._walk(update, step, [metric] * len(self.folds), (0, 0))
+        return self._walk(update, step, [metric] * len(self.folds), start)
 
     def like_x(self, values: np.ndarray) -> Matrix:
         """An array where the inputs are.
