@@ -23,25 +23,23 @@ def check_settings(model: Any) -> None:
         raise InputError(
             f"Unknown update {model.update!r}.{nearest(str(model.update), known)} Or None, for no updates."
         )
-    if model.ridge != "auto" and (not isinstance(model.ridge, Real) or not float(model.ridge) >= 0):
-        raise InputError(f"The ridge must not be negative, or be 'auto'; got {model.ridge}.")
-    if not isinstance(model.iterations, int | np.integer) or model.iterations < 0:
-        raise InputError(f"iterations must be a whole number from 0 on; got {model.iterations}.")
-    if model.patience is not None and not model.patience >= 1:
-        raise InputError(f"patience must be at least 1, or None; got {model.patience}.")
-    if not model.agop_power > 0:
-        raise InputError(f"agop_power must be positive; got {model.agop_power}.")
-    if model.degree != int(model.degree) or model.degree < 1 or not model.constant >= 0:
-        raise InputError(
-            "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
-            f"{model.degree} and {model.constant}."
-        )
-    if model.dtype != "auto" and np.dtype(model.dtype).name not in ("float32", "float64"):
+    if not _is_auto(model.ridge) and not _at_least(model.ridge, 0):
+        raise InputError(f"The ridge must not be negative, or be 'auto'; got {model.ridge!r}.")
+    if not isinstance(model.iterations, Integral) or model.iterations < 0:
+        raise InputError(f"iterations must be a whole number from 0 on; got {model.iterations!r}.")
+    if model.patience is not None and not _at_least(model.patience, 1):
+        raise InputError(f"patience must be at least 1, or None; got {model.patience!r}.")
+    if not _at_least(model.agop_power, 0) or model.agop_power == 0:
+        raise InputError(f"agop_power must be a positive number; got {model.agop_power!r}.")
+    _check_kernel(model)
+    if not _is_auto(model.dtype) and _name_of(model.dtype) not in ("float32", "float64"):
         raise InputError(f"dtype must be 'auto', 'float32' or 'float64'; got {model.dtype!r}.")
-    if model.validation_fraction is not None and not 0 < model.validation_fraction < 1:
-        raise InputError(
-            f"validation_fraction must lie between 0 and 1, or be None; got {model.validation_fraction}."
-        )
+    part = model.validation_fraction
+    if part is not None and not (_at_least(part, 0) and 0 < part < 1):
+        raise InputError(f"validation_fraction must lie between 0 and 1, or be None; got {part!r}.")
+    for name in ("diagonal", "warm_start"):
+        if not isinstance(getattr(model, name), bool | np.bool_):
+            raise InputError(f"{name} must be True or False; got {getattr(model, name)!r}.")
     if not isinstance(model.standardize, bool | np.bool_) and model.standardize != "auto":
         raise InputError(f"standardize must be True, False or 'auto'; got {model.standardize!r}.")
     _check_numbers_of(model.max_features, model.leaf_size)
@@ -102,6 +100,48 @@ def _has_words(table: Any) -> bool:
     return values.dtype.kind in "US" or (
         objects and any(isinstance(one, str) for one in np.ravel(values))
     )
+
+
+def check_labels(labels: Any) -> None:
+    """Refuse classes that are missing.
+
+    Parameters
+    ----------
+    labels : of the samples.
+    """
+    found = np.asarray(labels, dtype=object).ravel()
+    missing = [k for k, label in enumerate(found) if label is None]
+    if missing:
+        raise InputError(
+            f"The label of sample {missing[0]} is missing. Leave out samples that have none."
+        )
+
+
+def _check_kernel(model: Any) -> None:
+    whole = _at_least(model.degree, 1) and model.degree == int(model.degree)
+    if not whole or not _at_least(model.constant, 0):
+        raise InputError(
+            "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
+            f"{model.degree!r} and {model.constant!r}."
+        )
+    if not _at_least(model.exponent, 0):
+        raise InputError(f"The exponent must lie in (0, 2]; got {model.exponent!r}.")
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _at_least(value: Any, least: float) -> bool:
+    """Whether it is a number, and not smaller."""
+    return isinstance(value, Real) and bool(float(value) >= least)
+
+
+def _name_of(dtype: Any) -> str:
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return ""
 
 
 def _check_numbers_of(features: Any, leaf: Any) -> None:

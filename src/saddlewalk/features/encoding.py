@@ -6,6 +6,7 @@ category is a level of its own, a missing number is the mean with a 1 in an inpu
 was missing in training, both are the mean.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -18,6 +19,8 @@ from saddlewalk.features.units import divides
 
 _UNKNOWN = -1.0
 """Number of a name that is no category: of named columns alone, others may hold it."""
+
+_MOSTLY = 0.5
 
 
 @dataclass
@@ -112,8 +115,21 @@ class Columns:
         """
         if self._plain:
             return self._filled(x)
-        return self._filled(
-            np.concatenate([self._block(k, x[:, k]) for k in range(x.shape[1])], axis=1)
+        parts = [self._block(k, x[:, k]) for k in range(x.shape[1])]
+        for k in self.levels:
+            if len(x) and np.mean(np.isnan(parts[k][:, 0]) & ~np.isnan(x[:, k])) > _MOSTLY:
+                self._warn_of_unknown(k)
+        return self._filled(np.concatenate(parts, axis=1))
+
+    def _warn_of_unknown(self, k: int) -> None:
+        """Where hardly a level is known it may be the type that differs: 1 is not "1"."""
+        known = self.names.get(k, self.levels[k])
+        such = f", which had such as {known[0]!r}" if len(known) else ""
+        warnings.warn(
+            f"Of column {k}, more than half of the values are categories that were not there in the fit"
+            f"{such}: they count as unknown.",
+            UserWarning,
+            stacklevel=5,
         )
 
     def summed(self, matrix: np.ndarray) -> np.ndarray:

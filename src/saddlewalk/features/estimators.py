@@ -16,6 +16,8 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
+from saddlewalk.errors import InputError
+from saddlewalk.features.checks import check_labels
 from saddlewalk.features.probabilities import probabilities, steepness
 from saddlewalk.features.recursive import RecursiveFeatureMachine
 
@@ -206,6 +208,8 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
         y : labels `(n,)`.
         sample_weight : how much each sample counts, at least 0.
         """
+        if y is not None:
+            check_labels(y)
         x, y = self._read(X, y)
         check_classification_targets(y)
         weights = _weights(sample_weight, x)
@@ -216,7 +220,10 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
         if self.class_weight is not None:
             by_class = compute_class_weight(
                 self.class_weight, classes=self.classes_, y=y, sample_weight=weights
-            )[codes]
+            )
+            if by_class.min() < 0:
+                raise InputError(f"class_weight must not be negative; got {self.class_weight}.")
+            by_class = by_class[codes]
             weights = by_class if weights is None else weights * by_class
         two = len(self.classes_) == 2
         targets = 2.0 * codes[:, None] - 1.0 if two else np.eye(len(self.classes_))[codes]
