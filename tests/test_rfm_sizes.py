@@ -1,5 +1,7 @@
 """Many samples: trees against a mixture by hand, solves from old factors, levels, arrays of PyTorch."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from sklearn.kernel_ridge import KernelRidge
@@ -126,6 +128,18 @@ def test_memory_bounds_the_leaves(monkeypatch):
     model = RFMRegressor(update=None, bandwidth=3.0, ridge=1e-4, random_state=0).fit(x, y[:, 0])
     assert len(model.machine_.leaves) > 2
     assert model.score(x, y[:, 0]) > 0.9
+
+
+def test_a_tree_holds_the_kernel_of_one_leaf():
+    """Of 6,000 samples the whole matrix has 288 MB, that of a leaf with its borders 2."""
+    x, y = problem(6000)
+    model = RFMRegressor("agop", bandwidth=3.0, ridge=1e-4, iterations=1, leaf_size=400)
+    tracemalloc.start()
+    model.fit(x, y[:, 0])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(model.machine_.leaves) == 16
+    assert most < 16 * 2**20
 
 
 @pytest.mark.parametrize("options", [{}, {"leaf_size": 40}, {"solver": "iterative"}])
