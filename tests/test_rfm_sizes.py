@@ -16,7 +16,6 @@ from saddlewalk.features import (
     RFMRegressor,
     recursive,
     sharpening,
-    solvers,
     trees,
     tuning,
     warm,
@@ -122,9 +121,11 @@ def test_features_of_a_tree_are_those_of_its_leaves(update):
     assert np.trace(recursion.next_metric(machine)) == pytest.approx(4)
 
 
-def test_memory_bounds_the_leaves(monkeypatch):
+def test_memory_bounds_the_leaves(monkeypatch, tmp_path):
+    """That of the container, where it has less than the machine."""
     x, y = problem(400)
-    monkeypatch.setattr(solvers, "_memory", lambda xp: 4 * 8 * 100**2 / 0.8)
+    (tmp_path / "memory.max").write_text(f"{4 * 8 * 100**2 / 0.8:.0f}\n")
+    monkeypatch.setattr("saddlewalk.problem.memory._LIMITS", (tmp_path / "memory.max",))
     model = RFMRegressor(update=None, bandwidth=3.0, ridge=1e-4, random_state=0).fit(x, y[:, 0])
     assert len(model.machine_.leaves) > 2
     assert model.score(x, y[:, 0]) > 0.9
