@@ -279,12 +279,13 @@ def test_bandwidth_and_ridge_are_judged_with_the_metric_at_the_end(monkeypatch):
         assert here < left(bandwidth, more * ridge) or 900 * more * ridge < 0.99 * tuning.RIDGES[0]
 
 
-def test_probabilities_of_many_samples_are_those_of_a_machine_of_many(monkeypatch):
+@pytest.mark.parametrize("given", [{}, {"update": "agop", "bandwidth": 8.0, "ridge": 1e-7}])
+def test_probabilities_of_many_samples_are_those_of_a_machine_of_many(given, monkeypatch):
     """Labels without noise: a machine of few samples would be far less sure than it may be."""
     monkeypatch.setattr(recursive, "_MOST_TO_SEARCH", 200)
     x = np.random.default_rng(0).normal(size=(4000, 10))
     labels = (np.sin(2 * x[:, 0]) * x[:, 1] > 0).astype(int)
-    model = RFMClassifier(random_state=0).fit(x[:2000], labels[:2000])
+    model = RFMClassifier(random_state=0, **given).fit(x[:2000], labels[:2000])
     new, truth = x[2000:], labels[2000:]
     outputs = model.decision_function(new)
     as_steep = [log_loss(truth, 1 / (1 + np.exp(-a * outputs))) for a in np.geomspace(0.5, 50, 60)]

@@ -208,16 +208,18 @@ class RecursiveFeatureMachine(BaseEstimator):
             found = self._found(search, before, learns)
         metric = device.array(self._start(samples.x.shape[1], found, before), self.dtype_)
         recursion = self._recursion(found, len(samples), device, before)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        cut = sharpening.cut_off(len(samples), seed)
+        some = len(rows) < len(samples)
         if found is None:
             self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
             if learns and recursion.update is not None:
                 metric = self._best_metric(recursion, samples, metric, labels)
-        elif len(rows) < len(samples):
-            seed = check_random_state(self.random_state).randint(2**31 - 1)
-            cut = sharpening.cut_off(len(samples), seed)
-            if learns and self.update is not None:
-                metric = self._sharpened(recursion, samples, metric, cut, device)
+        elif some and learns and self.update is not None:
+            metric = self._sharpened(recursion, samples, metric, cut, device)
+        if some:
             search, rows = self._search_again(search, samples, cut, recursion.leaf_size, device)
+        if some and found is not None:
             update, there = self.best_params_["update"], search.like_x(on_host(metric))
             found = search.near(update, self.n_iter_, there, found.pair)
             recursion = self._recursion(found, len(samples), device, before)
@@ -231,15 +233,16 @@ class RecursiveFeatureMachine(BaseEstimator):
         self._held_out = None
         judged = found is not None or self.validation_fraction is not None
         if labels is not None and judged and len(rows) >= FEWEST_TO_JUDGE:
-            if found is None:
-                size = rows_in_a_leaf(len(samples), recursion.leaf_size)
-                ridge = self.best_params_["ridge"] * size
-                search = replace(search, kernels=[self.kernel_], ridges=[ridge])
-                there = np.asarray(self.machine_.metric, on_host(search.x[:0]).dtype)
-                found = search.near(recursion.update, self.n_iter_, search.like_x(there))
             seen = None if search.weights is None else on_host(search.weights)
             with _threads_for(len(rows)):
+                found = found or self._as_given(search, recursion, len(samples))
                 self._held_out = (search.held_out(found), labels[rows], seen)
+
+    def _as_given(self, search: Search, recursion: Recursion, n: int) -> Setting:
+        """The machine at the end, as if it had been found."""
+        ridge = recursion.ridge * rows_in_a_leaf(n, recursion.leaf_size)
+        search = replace(search, kernels=[self.kernel_], ridges=[ridge])
+        return search.near(recursion.update, self.n_iter_, search.like_x(self.machine_.metric))
 
     def _found(self, search: Search, before: AnyMachine | None, learns: bool) -> Setting | None:
         """The best setting of all that is "auto"; `None` where nothing is, or it was found before."""
