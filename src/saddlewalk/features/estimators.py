@@ -41,8 +41,8 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     degree, constant : of the polynomial kernel.
     max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
         all; `None` for all.
-    categorical_features : columns that are categories: "from_dtype" (categories and words of a pandas
-        frame), positions, names or a mask, or `None`.
+    categorical_features : columns that are categories: "from_dtype" or `None` (categories and words of a
+        pandas frame), or positions, names or a mask of others beside these.
     standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
         makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
@@ -119,8 +119,8 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
     degree, constant : of the polynomial kernel.
     max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
         all; `None` for all.
-    categorical_features : columns that are categories: "from_dtype" (categories and words of a pandas
-        frame), positions, names or a mask, or `None`.
+    categorical_features : columns that are categories: "from_dtype" or `None` (categories and words of a
+        pandas frame), or positions, names or a mask of others beside these.
     standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
         makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
