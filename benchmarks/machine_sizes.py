@@ -9,8 +9,9 @@ case that takes longer than its budget of seconds (`BUDGET=...`) is cut, and tha
 100 inputs of which three matter, y = sin(x0) x1 + x2^2, no noise; xRFM gets a fifth of the samples as the
 validation data that it needs. Seconds are those of `fit`: the first in the process, with everything that is
 loaded or compiled in it, and the next (CPU: of the processor alone, which other work changes less). Error:
-mean squared error on 5,000 other samples, part of the variance. Load: of the machine when a case began, in
-processors; beside other work the seconds of the clock say little, and those of the processor are longer too.
+mean squared error on 5,000 other samples, part of the variance. MB: by how much the peak of memory rose above
+that of making the inputs. Load: of the machine when a case began, in processors; beside other work seconds of
+the clock say little, and those of the processor are longer too.
 """
 
 import importlib.util
