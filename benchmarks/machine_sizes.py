@@ -1,23 +1,27 @@
 """Recursive Feature Machines as they come against xRFM as it comes, over the number of samples.
 
 `python benchmarks/machine_sizes.py cpu FILE` measures on the CPU (one thread), `... gpu FILE` on a GPU, each
-case in a process of its own and each row written when it is there; `... page` writes
-benchmarks/machine_sizes.md from benchmarks/machine_sizes.json and benchmarks/machine_sizes_gpu.json
-(`pip install xrfm`). A case that
-takes longer than its budget of seconds is cut, and that is said.
+case in a process of its own and each row written when it is there, in the place of the one that was; methods
+and sizes may be named after it. `... page` writes benchmarks/machine_sizes.md from the rows of
+benchmarks/machine_sizes.json and machine_sizes_gpu.json (`pip install xrfm`; without it, its rows stay). A
+case that takes longer than its budget of seconds (`BUDGET=...`) is cut, and that is said.
 
 100 inputs of which three matter, y = sin(x0) x1 + x2^2, no noise; xRFM gets a fifth of the samples as the
 validation data that it needs. Seconds are those of `fit`: the first in the process, with everything that is
 loaded or compiled in it, and the next (CPU: of the processor alone, which other work changes less). Error:
-mean squared error on 5,000 other samples, part of the variance.
+mean squared error on 5,000 other samples, part of the variance. MB: by how much the peak of memory rose above
+that of making the inputs. Load: of the machine when a case began, in processors; beside other work seconds of
+the clock say little, and those of the processor are longer too.
 """
 
+import importlib.util
 import json
 import os
 import resource
 import subprocess
 import sys
 import time
+from datetime import date
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -27,7 +31,9 @@ SIZES = {
     "gpu": (1000, 10_000, 30_000, 100_000, 300_000, 1_000_000),
 }
 METHODS = ("saddlewalk", "xRFM")
-BUDGET = {"cpu": 900, "gpu": 430}
+BUDGET = {
+    where: int(os.environ.get("BUDGET", most)) for where, most in {"cpu": 900, "gpu": 430}.items()
+}
 """Seconds of a case on the CPU, and of all cases on a GPU."""
 TWICE = {"cpu": 10_000, "gpu": 30_000}
 """Samples up to which a second fit is measured; ours on a GPU always."""
@@ -118,7 +124,7 @@ def in_process(method, where, n, budget):
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), THREADS)
     twice = n <= TWICE[where] or (where == "gpu" and method == METHODS[0])
     command = [sys.executable, __file__, "case", method, where, str(n), "2" if twice else "1"]
-    begin = time.perf_counter()
+    begin, load = time.perf_counter(), os.getloadavg()[0]
     ran = subprocess.Popen(
         command, env=os.environ | threads, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -131,21 +137,25 @@ def in_process(method, where, n, budget):
         cut = f"cut after {budget} s"
     rows = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
     row = rows[-1] if rows else {"n": n, "method": method}
+    row |= {"measured": date.today().isoformat(), "load": load}
     return row | ({"problem": cut} if cut else {}) | {"process, s": time.perf_counter() - begin}
 
 
-def run(where, target, sizes):
-    rows, done, begin = [], set(), time.perf_counter()
+def run(where, target, methods, sizes):
+    rows = json.loads(target.read_text()) if target.exists() else []
+    done, begin = set(), time.perf_counter()
     for n in sizes:
-        for method in METHODS:
+        for method in methods:
             if method in done:  # what did not end does not with more samples
                 continue
             gone = time.perf_counter() - begin if where == "gpu" else 0
-            rows.append(in_process(method, where, n, max(1, int(BUDGET[where] - gone))))
-            if "error" not in rows[-1]:
+            row = in_process(method, where, n, max(1, int(BUDGET[where] - gone)))
+            if "error" not in row:
                 done.add(method)
-            Path(target).write_text(json.dumps(rows, indent=1))
-            print(rows[-1], flush=True)
+            rows = [old for old in rows if (old["n"], old["method"]) != (n, method)] + [row]
+            rows.sort(key=lambda row: (row["n"], METHODS.index(row["method"])))
+            target.write_text(json.dumps(rows, indent=1))
+            print(row, flush=True)
 
 
 def table(rows):
@@ -159,6 +169,8 @@ def table(rows):
         "predict, s",
         "MB",
         "error",
+        "measured",
+        "load",
         "problem",
     )
     show = lambda v: f"{v:.3g}" if isinstance(v, float) else str(v)  # noqa: E731
@@ -170,18 +182,10 @@ def table(rows):
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-NOTE = """\
-Measured beside other work: the seconds of the clock say little, those of the processor are up to twice what a
-free one takes. Ours are those of an earlier search, in double precision; today's took 2.7 s of the processor
-at n = 3,000, with error 0.0314. n = 30,000 did not end in 900 s of the clock beside that work; it and more
-samples have not been measured on a free processor.
-"""
-
-
 NOTE_GPU = """\
-xRFM at n = 1,000,000 was not run. Other work ran beside, on other cores. What a first fit takes longer than
-the next is the start of CUDA, about a second. At n = 100,000 our error is larger than at 30,000; why is not
-known.
+Ours are those of the search before bandwidth and ridge were judged once more. xRFM at n = 1,000,000 was not
+run. Other work ran beside, on other cores. What a first fit takes longer than the next is the start of CUDA,
+about a second. At n = 100,000 our error is larger than at 30,000; why is not known.
 """
 
 
@@ -189,11 +193,11 @@ def page():
     parts = ["# Recursive Feature Machines over the number of samples\n", __doc__.split("\n\n")[2]]
     for name, where, note in (
         ("machine_sizes_gpu.json", "GPU: NVIDIA H200, two CPU cores", NOTE_GPU),
-        ("machine_sizes.json", "CPU, one thread, beside other work", NOTE),
+        ("machine_sizes.json", "CPU, one thread", ""),
     ):
         if (HERE / name).exists():
             rows = table(json.loads((HERE / name).read_text()))
-            parts += [f"## {where}\n", note, rows + "\n"]
+            parts += [f"## {where}\n", *([note] if note else []), rows + "\n"]
     (HERE / "machine_sizes.md").write_text("\n".join(parts))
 
 
@@ -203,5 +207,7 @@ if __name__ == "__main__":
     elif sys.argv[1] == "page":
         page()
     else:
-        chosen = [int(n) for n in sys.argv[3:]] or SIZES[sys.argv[1]]
-        run(sys.argv[1], sys.argv[2], chosen)
+        known = [name for name in METHODS if importlib.util.find_spec(name.lower())]
+        methods = [name for name in known if name in sys.argv[3:]] or known
+        sizes = [int(word) for word in sys.argv[3:] if word.isdigit()] or SIZES[sys.argv[1]]
+        run(sys.argv[1], Path(sys.argv[2]), methods, sizes)

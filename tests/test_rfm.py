@@ -432,6 +432,17 @@ def test_probabilities_are_the_nearest():
         ({"patience": 0}, "patience"),
         ({"agop_power": -1.0}, "agop_power"),
         ({"degree": 2.5}, "whole degree"),
+        ({"degree": "x"}, "whole degree"),
+        ({"constant": None}, "whole degree"),
+        ({"agop_power": "x"}, "positive number; got 'x'"),
+        ({"agop_power": None}, "positive number"),
+        ({"patience": "x"}, "patience must be at least 1"),
+        ({"validation_fraction": "x"}, "between 0 and 1"),
+        ({"ridge": np.array([1.0, 2.0])}, "or be 'auto'"),
+        ({"dtype": "double precision"}, "float32"),
+        ({"kernel": "generalized-laplace", "exponent": "x"}, "exponent"),
+        ({"diagonal": "yes"}, "diagonal must be True or False"),
+        ({"warm_start": "no"}, "warm_start must be True or False"),
         ({"solver": "iterativ"}, "iterative"),
         ({"validation_fraction": 1.5}, "between 0 and 1"),
         ({"kernel": "generalized-laplace", "exponent": 3.0}, "exponent"),
@@ -440,3 +451,15 @@ def test_probabilities_are_the_nearest():
 def test_wrong_settings(settings, words):
     with pytest.raises(sw.InputError, match=words):
         RFMRegressor(**settings).fit(X, X[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("labels", "settings", "words"),
+    [
+        (["a", None, "b"] * 3, {}, "label of sample 1 is missing"),
+        (["a", "b", "b"] * 3, {"class_weight": {"a": -1, "b": 1}}, "must not be negative"),
+    ],
+)
+def test_wrong_labels(labels, settings, words):
+    with pytest.raises(sw.InputError, match=words):
+        RFMClassifier(**settings).fit(X, labels)

@@ -1,15 +1,28 @@
 """Many samples: trees against a mixture by hand, solves from old factors, levels, arrays of PyTorch."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics import log_loss
+from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from threadpoolctl import threadpool_limits
 
 import saddlewalk as sw
-from saddlewalk.features import RFMClassifier, RFMRegressor, solvers, trees, warm
+from saddlewalk.features import (
+    RFMClassifier,
+    RFMRegressor,
+    recursive,
+    sharpening,
+    trees,
+    tuning,
+    warm,
+)
 from saddlewalk.features.kernels import kernel_named
 from saddlewalk.features.rfm import Machine, Recursion
-from saddlewalk.features.sharpening import Samples, levels, sharpen
+from saddlewalk.features.sharpening import Samples, cut_off, levels, sharpen
 
 RNG = np.random.default_rng(0)
 METRIC = np.diag([4.0, 1.0, 0.2, 0.1])
@@ -108,12 +121,26 @@ def test_features_of_a_tree_are_those_of_its_leaves(update):
     assert np.trace(recursion.next_metric(machine)) == pytest.approx(4)
 
 
-def test_memory_bounds_the_leaves(monkeypatch):
+def test_memory_bounds_the_leaves(monkeypatch, tmp_path):
+    """That of the container, where it has less than the machine."""
     x, y = problem(400)
-    monkeypatch.setattr(solvers, "_memory", lambda xp: 4 * 8 * 100**2 / 0.8)
+    (tmp_path / "memory.max").write_text(f"{4 * 8 * 100**2 / 0.8:.0f}\n")
+    monkeypatch.setattr("saddlewalk.problem.memory._LIMITS", (tmp_path / "memory.max",))
     model = RFMRegressor(update=None, bandwidth=3.0, ridge=1e-4, random_state=0).fit(x, y[:, 0])
     assert len(model.machine_.leaves) > 2
     assert model.score(x, y[:, 0]) > 0.9
+
+
+def test_a_tree_holds_the_kernel_of_one_leaf():
+    """Of 6,000 samples the whole matrix has 288 MB, that of a leaf with its borders 2."""
+    x, y = problem(6000)
+    model = RFMRegressor("agop", bandwidth=3.0, ridge=1e-4, iterations=1, leaf_size=400)
+    tracemalloc.start()
+    model.fit(x, y[:, 0])
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(model.machine_.leaves) == 16
+    assert most < 16 * 2**20
 
 
 @pytest.mark.parametrize("options", [{}, {"leaf_size": 40}, {"solver": "iterative"}])
@@ -202,11 +229,67 @@ def test_more_samples_make_the_metric_sharper():
     few = Recursion(kernel_named("laplace", 8.0), 1e-5, "agop").fit(x[:60], y[:60], np.eye(10))
     rough = Recursion(few.kernel, 1e-5, "agop").next_metric(few)
     made = lambda update, n: Recursion(few.kernel, 1e-2 / n, update)  # noqa: E731
-    found = sharpen(made, ("agop", "fact"), Samples(x, y), rough, 4, 100_000, 0)
+    found = sharpen(made, ("agop", "fact"), Samples(x, y), rough, 4, 100_000, cut_off(1200, 0))
     part = lambda m: np.diag(m)[:2].sum() / np.trace(m)  # noqa: E731
     assert part(found.metric) > 0.9 > part(rough)
     assert found.update in ("agop", "fact")
     assert np.all(np.diff(found.errors) < 0)
+
+
+def test_patience_of_a_level(monkeypatch):
+    """Of errors that are told, a level makes updates until so many in a row have brought nothing."""
+    x, y = problem(100)
+    told = [0.5, 0.4, 0.4, 0.3, 0.3, 0.3, 0.2, 0.2, 0.2, 0.2]
+    scale = float(np.mean(y**2))
+    for patience, made in ((1, 3), (2, 6), (3, 10)):
+        errors = iter(told)
+        monkeypatch.setattr(sharpening, "_error", lambda *_, e=errors: scale * next(e))
+        recursion = Recursion(LAPLACE, 1e-3, "agop")
+        found = sharpen(
+            lambda *_, r=recursion: r, ["agop"], Samples(x, y), np.eye(4), 9, 100,
+            cut_off(100, 0), patience,
+        )  # fmt: skip
+        assert 10 - len(list(errors)) == made
+        assert found.error == pytest.approx(scale * min(told[:made]))
+
+
+def test_bandwidth_and_ridge_are_judged_with_the_metric_at_the_end(monkeypatch):
+    """By scikit-learn's kernel ridge regression: no neighbor leaves less on what was held out."""
+    monkeypatch.setattr(recursive, "_MOST_TO_SEARCH", 100)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(900, 6))
+    y = np.sin(2 * x[:, 0]) * x[:, 1] + 0.3 * rng.normal(size=900)
+    model = RFMRegressor(random_state=0).fit(x, y)
+    seed = np.random.RandomState(0).randint(2**31 - 1)
+    held, rest = cut_off(900, seed)
+    z = x @ np.linalg.cholesky(model.feature_matrix_)
+
+    def left(bandwidth, ridge):
+        kernel = np.exp(-euclidean_distances(z) / bandwidth)
+        peer = KernelRidge(alpha=900 * ridge, kernel="precomputed")
+        peer.fit(kernel[np.ix_(rest, rest)], y[rest] - y.mean())
+        return np.mean((peer.predict(kernel[np.ix_(held, rest)]) - y[held] + y.mean()) ** 2)
+
+    bandwidth, ridge = model.best_params_["bandwidth"], model.best_params_["ridge"]
+    widest = 1.01 * tuning.BANDWIDTHS[-1] * np.sqrt(2 * x.var(axis=0).sum())
+    here = left(bandwidth, ridge)
+    for wider in (0.5, 2.0):
+        assert here < left(wider * bandwidth, ridge) or wider * bandwidth > widest
+    for more in (0.1, 10.0):
+        assert here < left(bandwidth, more * ridge) or 900 * more * ridge < 0.99 * tuning.RIDGES[0]
+
+
+@pytest.mark.parametrize("given", [{}, {"update": "agop", "bandwidth": 8.0, "ridge": 1e-7}])
+def test_probabilities_of_many_samples_are_those_of_a_machine_of_many(given, monkeypatch):
+    """Labels without noise: a machine of few samples would be far less sure than it may be."""
+    monkeypatch.setattr(recursive, "_MOST_TO_SEARCH", 200)
+    x = np.random.default_rng(0).normal(size=(4000, 10))
+    labels = (np.sin(2 * x[:, 0]) * x[:, 1] > 0).astype(int)
+    model = RFMClassifier(random_state=0, **given).fit(x[:2000], labels[:2000])
+    new, truth = x[2000:], labels[2000:]
+    outputs = model.decision_function(new)
+    as_steep = [log_loss(truth, 1 / (1 + np.exp(-a * outputs))) for a in np.geomspace(0.5, 50, 60)]
+    assert log_loss(truth, model.predict_proba(new)) < 1.05 * min(as_steep)
 
 
 # --- where arrays are -------------------------------------------------------------------------------------

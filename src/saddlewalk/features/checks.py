@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from saddlewalk.errors import InputError, nearest
+from saddlewalk.features.encoding import is_frame
 from saddlewalk.features.rfm import UPDATES
 
 _SMALLEST_LEAF = 10
@@ -22,25 +23,23 @@ def check_settings(model: Any) -> None:
         raise InputError(
             f"Unknown update {model.update!r}.{nearest(str(model.update), known)} Or None, for no updates."
         )
-    if model.ridge != "auto" and (not isinstance(model.ridge, Real) or not float(model.ridge) >= 0):
-        raise InputError(f"The ridge must not be negative, or be 'auto'; got {model.ridge}.")
-    if not isinstance(model.iterations, int | np.integer) or model.iterations < 0:
-        raise InputError(f"iterations must be a whole number from 0 on; got {model.iterations}.")
-    if model.patience is not None and not model.patience >= 1:
-        raise InputError(f"patience must be at least 1, or None; got {model.patience}.")
-    if not model.agop_power > 0:
-        raise InputError(f"agop_power must be positive; got {model.agop_power}.")
-    if model.degree != int(model.degree) or model.degree < 1 or not model.constant >= 0:
-        raise InputError(
-            "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
-            f"{model.degree} and {model.constant}."
-        )
-    if model.dtype != "auto" and np.dtype(model.dtype).name not in ("float32", "float64"):
+    if not _is_auto(model.ridge) and not _at_least(model.ridge, 0):
+        raise InputError(f"The ridge must not be negative, or be 'auto'; got {model.ridge!r}.")
+    if not isinstance(model.iterations, Integral) or model.iterations < 0:
+        raise InputError(f"iterations must be a whole number from 0 on; got {model.iterations!r}.")
+    if model.patience is not None and not _at_least(model.patience, 1):
+        raise InputError(f"patience must be at least 1, or None; got {model.patience!r}.")
+    if not _at_least(model.agop_power, 0) or model.agop_power == 0:
+        raise InputError(f"agop_power must be a positive number; got {model.agop_power!r}.")
+    _check_kernel(model)
+    if not _is_auto(model.dtype) and _name_of(model.dtype) not in ("float32", "float64"):
         raise InputError(f"dtype must be 'auto', 'float32' or 'float64'; got {model.dtype!r}.")
-    if model.validation_fraction is not None and not 0 < model.validation_fraction < 1:
-        raise InputError(
-            f"validation_fraction must lie between 0 and 1, or be None; got {model.validation_fraction}."
-        )
+    part = model.validation_fraction
+    if part is not None and not (_at_least(part, 0) and 0 < part < 1):
+        raise InputError(f"validation_fraction must lie between 0 and 1, or be None; got {part!r}.")
+    for name in ("diagonal", "warm_start"):
+        if not isinstance(getattr(model, name), bool | np.bool_):
+            raise InputError(f"{name} must be True or False; got {getattr(model, name)!r}.")
     if not isinstance(model.standardize, bool | np.bool_) and model.standardize != "auto":
         raise InputError(f"standardize must be True, False or 'auto'; got {model.standardize!r}.")
     _check_numbers_of(model.max_features, model.leaf_size)
@@ -64,26 +63,85 @@ def check_numbers(y: Any) -> None:
 
 
 def check_columns(table: Any) -> None:
-    """Refuse what is neither a number nor a category.
+    """Refuse what is neither a number nor a category, and names that are not one column's.
 
     Parameters
     ----------
     table : an array or a pandas frame.
     """
-    if hasattr(table, "dtypes") and hasattr(table, "columns"):
-        dates = [name for name, kind in table.dtypes.items() if kind.kind in "mM"]
-        if dates:
-            raise InputError(
-                f"Column '{dates[0]}' is a date. Make numbers of it, as days since some day."
-            )
-    elif (
-        isinstance(table, np.ndarray)
-        and table.dtype.kind == "O"
-        and any(isinstance(value, str) for value in np.ravel(table))
-    ):
+    if is_frame(table):
+        _check_frame(table)
+    elif isinstance(table, list | tuple | np.ndarray) and _has_words(table):
         raise InputError(
-            "The table has words in an array of objects. Give a pandas frame: its words are categories."
+            "The table has words, and is no frame. Give a pandas frame: its words are categories."
         )
+
+
+def _check_frame(table: Any) -> None:
+    import pandas as pd
+
+    repeated = table.columns[table.columns.duplicated()]
+    if len(repeated):
+        raise InputError(f"The table has two columns '{repeated[0]}'. Give each a name of its own.")
+    for name, kind in table.dtypes.items():
+        if kind.kind in "mM" or isinstance(kind, pd.PeriodDtype | pd.IntervalDtype):
+            what = "an interval" if isinstance(kind, pd.IntervalDtype) else "a date"
+            raise InputError(
+                f"Column '{name}' is {what}. Make numbers of it, as days since some day, or categories."
+            )
+
+
+def _has_words(table: Any) -> bool:
+    try:
+        values = np.asarray(table)
+    except ValueError:  # rows of several lengths: scikit-learn says so
+        return False
+    objects = values.dtype.kind == "O"
+    return values.dtype.kind in "US" or (
+        objects and any(isinstance(one, str) for one in np.ravel(values))
+    )
+
+
+def check_labels(labels: Any) -> None:
+    """Refuse classes that are missing.
+
+    Parameters
+    ----------
+    labels : of the samples.
+    """
+    found = np.asarray(labels, dtype=object).ravel()
+    missing = [k for k, label in enumerate(found) if label is None]
+    if missing:
+        raise InputError(
+            f"The label of sample {missing[0]} is missing. Leave out samples that have none."
+        )
+
+
+def _check_kernel(model: Any) -> None:
+    whole = _at_least(model.degree, 1) and model.degree == int(model.degree)
+    if not whole or not _at_least(model.constant, 0):
+        raise InputError(
+            "A polynomial kernel has a whole degree from 1 on and a constant that is not negative; got "
+            f"{model.degree!r} and {model.constant!r}."
+        )
+    if not _at_least(model.exponent, 0):
+        raise InputError(f"The exponent must lie in (0, 2]; got {model.exponent!r}.")
+
+
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == "auto"
+
+
+def _at_least(value: Any, least: float) -> bool:
+    """Whether it is a number, and not smaller."""
+    return isinstance(value, Real) and bool(float(value) >= least)
+
+
+def _name_of(dtype: Any) -> str:
+    try:
+        return np.dtype(dtype).name
+    except TypeError:
+        return ""
 
 
 def _check_numbers_of(features: Any, leaf: Any) -> None:

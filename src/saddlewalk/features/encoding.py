@@ -6,8 +6,10 @@ category is a level of its own, a missing number is the mean with a 1 in an inpu
 was missing in training, both are the mean.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from saddlewalk.features.units import divides
 
 _UNKNOWN = -1.0
 """Number of a name that is no category: of named columns alone, others may hold it."""
+
+_MOSTLY = 0.5
 
 
 @dataclass
@@ -41,20 +45,13 @@ class Columns:
         Parameters
         ----------
         table : an array or a pandas frame.
-        chosen : "from_dtype" for categories and strings of a frame, positions, names, a mask, or `None`.
+        chosen : "from_dtype" for categories and words of a frame, positions, names, a mask, or `None`.
         scales : whether inputs are divided by their spread, or "auto".
         """
-        names = {}
-        if hasattr(table, "dtypes") and hasattr(table, "columns"):
-            import pandas as pd
-
-            for k in range(table.shape[1]):
-                column = table.iloc[:, k]
-                if isinstance(column.dtype, pd.CategoricalDtype):
-                    names[k] = column.cat.categories
-                elif isinstance(column.dtype, pd.StringDtype):
-                    names[k] = pd.Index(sorted(column.dropna().unique()))
-        return cls(sorted({*names, *_positions(table, chosen)}), names, scales)
+        positions = _positions(table, chosen)
+        found = {k: _names(table.iloc[:, k], k in positions) for k in _columns(table)}
+        names = {k: levels for k, levels in found.items() if levels is not None}
+        return cls(sorted({*names, *positions}), names, scales)
 
     def numbers(self, table: Any) -> Any:
         """The table with numbers in the place of its categories.
@@ -63,14 +60,18 @@ class Columns:
         ----------
         table : an array or a pandas frame.
         """
-        if not self.names or not hasattr(table, "iloc"):
+        kinds = [table.iloc[:, k].dtype.kind for k in _columns(table)]
+        changed = [k for k, kind in enumerate(kinds) if k in self.names or kind == "O"]
+        if not changed:
             return table
         table = table.copy()
-        for k, names in self.names.items():
-            if k < table.shape[1]:
-                column = table.iloc[:, k]
-                codes = np.asarray(names.get_indexer(column.astype(object)), dtype=float)
+        for k in changed:
+            column = table.iloc[:, k]
+            if k in self.names:
+                codes = np.asarray(self.names[k].get_indexer(column.astype(object)), dtype=float)
                 table.isetitem(k, np.where(column.isna(), np.nan, codes))
+            else:
+                table.isetitem(k, _as_numbers(column))
         return table
 
     def fit(
@@ -114,8 +115,21 @@ class Columns:
         """
         if self._plain:
             return self._filled(x)
-        return self._filled(
-            np.concatenate([self._block(k, x[:, k]) for k in range(x.shape[1])], axis=1)
+        parts = [self._block(k, x[:, k]) for k in range(x.shape[1])]
+        for k in self.levels:
+            if len(x) and np.mean(np.isnan(parts[k][:, 0]) & ~np.isnan(x[:, k])) > _MOSTLY:
+                self._warn_of_unknown(k)
+        return self._filled(np.concatenate(parts, axis=1))
+
+    def _warn_of_unknown(self, k: int) -> None:
+        """Where hardly a level is known it may be the type that differs: 1 is not "1"."""
+        known = self.names.get(k, self.levels[k])
+        such = f", which had such as {known[0]!r}" if len(known) else ""
+        warnings.warn(
+            f"Of column {k}, more than half of the values are categories that were not there in the fit"
+            f"{such}: they count as unknown.",
+            UserWarning,
+            stacklevel=5,
         )
 
     def summed(self, matrix: np.ndarray) -> np.ndarray:
@@ -163,6 +177,54 @@ def _moments(values: np.ndarray, weights: np.ndarray | None) -> tuple[float, flo
     return float(mean), float(np.average((there - mean) ** 2, weights=mass))
 
 
+def is_frame(table: Any) -> bool:
+    """Whether it is a frame of pandas.
+
+    Parameters
+    ----------
+    table : what was given.
+    """
+    return hasattr(table, "iloc") and hasattr(table, "columns")
+
+
+def _columns(table: Any) -> range:
+    """Positions of the columns of a frame; of anything else none, which are numbers already."""
+    return range(table.shape[1] if is_frame(table) else 0)
+
+
+def _names(column: Any, chosen: bool) -> Any:
+    """The categories of a column of a frame; `None` where it holds numbers."""
+    import pandas as pd
+
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.categories
+    if column.dtype != object and not pd.api.types.is_string_dtype(column.dtype):
+        return None
+    there = column.dropna()
+    words = [isinstance(value, str) for value in there]
+    if any(words) and not all(words):
+        raise InputError(
+            f"Column '{column.name}' has words and other values, as {there.iloc[words.index(True)]!r} and "
+            f"{there.iloc[words.index(False)]!r}. Make all of them words, or numbers."
+        )
+    numbers = not any(words) and all(isinstance(value, Real) for value in there)
+    if not any(words) and (numbers or not chosen):
+        return None
+    return pd.Index(sorted(there.unique(), key=str))
+
+
+def _as_numbers(column: Any) -> np.ndarray:
+    """Of a column of objects that are no categories; NaN is missing."""
+    try:
+        return np.asarray(column.where(column.notna(), np.nan), dtype=float)
+    except (TypeError, ValueError):
+        there = column.dropna().iloc[0]
+        raise InputError(
+            f"Column '{column.name}' holds no numbers, as {there!r:.60}. Make numbers of it, or name it in "
+            "categorical_features before the fit."
+        ) from None
+
+
 def _positions(table: Any, chosen: Any) -> list[int]:
     """Of the columns that were named as categorical."""
     if chosen is None or (isinstance(chosen, str) and chosen == "from_dtype"):
@@ -173,7 +235,14 @@ def _positions(table: Any, chosen: Any) -> list[int]:
             f"got {chosen!r}."
         )
     chosen = np.asarray(chosen)
+    if chosen.ndim != 1:
+        raise InputError(f"categorical_features must be a list, as [0]; got {chosen.tolist()!r}.")
     if chosen.dtype == bool:
+        if np.shape(table)[1:] not in ((), chosen.shape):
+            raise InputError(
+                f"categorical_features has {len(chosen)} answers of yes or no for "
+                f"{np.shape(table)[1]} columns. Give one for each, or positions of categorical columns."
+            )
         return [int(k) for k in np.flatnonzero(chosen)]
     if chosen.dtype.kind in "iu":
         return [int(k) for k in chosen]

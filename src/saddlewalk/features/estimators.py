@@ -16,6 +16,8 @@ from sklearn.utils import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight
 
+from saddlewalk.errors import InputError
+from saddlewalk.features.checks import check_labels
 from saddlewalk.features.probabilities import probabilities, steepness
 from saddlewalk.features.recursive import RecursiveFeatureMachine
 
@@ -32,21 +34,23 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     bandwidth : length scale of the kernel; "median" takes the median distance of the data, "auto" the best of
         some on held-out samples.
     ridge : lambda; n lambda is added to the diagonal of the kernel matrix; "auto" takes the best of some.
-    iterations : most feature updates.
+    iterations : most feature updates; after a search on some of the samples, on each level of more of them.
     diagonal : learn a scale for each input instead of a full matrix.
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
     degree, constant : of the polynomial kernel.
     max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
         all; `None` for all.
-    categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
-        frame), positions, names or a mask, or `None`.
+    categorical_features : columns that are categories: "from_dtype" or `None` (categories and words of a
+        pandas frame), or positions, names or a mask of others beside these.
     standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
         makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out, and a part of what they have not seen); `None` takes the last.
-    patience : stop when so many updates brought nothing better; `None` makes all of them.
-    warm_start : begin with the metric, and with the settings, that the fit before has found.
+    patience : stop when so many updates brought nothing better; `None`: two in a search, one on a level of
+        more samples, and where nothing is "auto" make all of them.
+    warm_start : begin with the metric of the fit before, and with what it found of the settings that are
+        "auto". With other inputs, another kernel, or where it has not found all of these, search anew.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), exact without the
         n x n kernel matrix; "tree": a machine for each part of space; or "auto": Cholesky up to `leaf_size`
         samples, a tree above.
@@ -64,9 +68,13 @@ class RFMRegressor(RegressorMixin, MultiOutputMixin, RecursiveFeatureMachine):
     feature_matrix_, feature_importances_ : the learned metric, of trace d, and its diagonal a column.
     feature_interactions_ : how much columns act together, as parts of the variance (`plot_interactions`).
     columns_ : how columns became inputs.
-    feature_importances_std_ : spread of the importances over folds; `None` where nothing is "auto".
-    n_iter_ : the update that was kept; validation_scores_ : mean squared error after each.
-    machine_ : the machine, or the tree of machines; dual_coef_ : coefficients, of one leaf after another.
+    feature_importances_std_ : spread of the importances over the folds of the search, of at most 1,500
+        samples; `None` where nothing is "auto".
+    n_iter_ : how many updates were kept, of all levels; validation_scores_ : mean squared error after each
+        (of several outputs the mean part of their variances that is left, times their mean variance).
+    intercept_, spread_ : mean and standard deviation of each output, in units of which all are learned alike.
+    machine_ : the machine, or the tree of machines, of targets in these units; dual_coef_ : its coefficients
+        in units of the targets, of one leaf after another.
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "RFMRegressor":
@@ -104,21 +112,23 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
     bandwidth : length scale of the kernel; "median" takes the median distance of the data, "auto" the best of
         some on held-out samples.
     ridge : lambda; n lambda is added to the diagonal of the kernel matrix; "auto" takes the best of some.
-    iterations : most feature updates.
+    iterations : most feature updates; after a search on some of the samples, on each level of more of them.
     diagonal : learn a scale for each input instead of a full matrix.
     agop_power : exponent of the AGOP.
     exponent : of the generalized Laplace kernel.
     degree, constant : of the polynomial kernel.
     max_features : inputs that updates leave in the metric, the most important ones: a number, or a part of
         all; `None` for all.
-    categorical_features : columns that are categories: "from_dtype" (categories and strings of a pandas
-        frame), positions, names or a mask, or `None`.
+    categorical_features : columns that are categories: "from_dtype" or `None` (categories and words of a
+        pandas frame), or positions, names or a mask of others beside these.
     standardize : divide each column by its spread, categories too; "auto" where spreads differ and that
         makes the error on samples that are left out smaller (never where the bandwidth is a number).
     validation_fraction : part of the data by which the iteration is chosen where nothing is "auto" (else
         folds are held out, and a part of what they have not seen); `None` takes the last.
-    patience : stop when so many updates brought nothing better; `None` makes all of them.
-    warm_start : begin with the metric, and with the settings, that the fit before has found.
+    patience : stop when so many updates brought nothing better; `None`: two in a search, one on a level of
+        more samples, and where nothing is "auto" make all of them.
+    warm_start : begin with the metric of the fit before, and with what it found of the settings that are
+        "auto". With other inputs, another kernel, or where it has not found all of these, search anew.
     solver : "cholesky"; "iterative" (conjugate gradients with a Nystrom preconditioner), exact without the
         n x n kernel matrix; "tree": a machine for each part of space; or "auto": Cholesky up to `leaf_size`
         samples, a tree above.
@@ -198,6 +208,8 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
         y : labels `(n,)`.
         sample_weight : how much each sample counts, at least 0.
         """
+        if y is not None:
+            check_labels(y)
         x, y = self._read(X, y)
         check_classification_targets(y)
         weights = _weights(sample_weight, x)
@@ -208,7 +220,10 @@ class RFMClassifier(ClassifierMixin, RecursiveFeatureMachine):
         if self.class_weight is not None:
             by_class = compute_class_weight(
                 self.class_weight, classes=self.classes_, y=y, sample_weight=weights
-            )[codes]
+            )
+            if by_class.min() < 0:
+                raise InputError(f"class_weight must not be negative; got {self.class_weight}.")
+            by_class = by_class[codes]
             weights = by_class if weights is None else weights * by_class
         two = len(self.classes_) == 2
         targets = 2.0 * codes[:, None] - 1.0 if two else np.eye(len(self.classes_))[codes]

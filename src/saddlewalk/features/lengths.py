@@ -1,4 +1,4 @@
-"""Length scales of data, which bandwidths are measured in: how far apart samples are."""
+"""Units of data: how far apart samples are, which bandwidths are measured in, and how far targets spread."""
 
 from typing import Any
 
@@ -8,6 +8,7 @@ from sklearn.metrics.pairwise import euclidean_distances
 from saddlewalk.errors import InputError
 
 _SOME = 1000
+_ROUNDING = 1e-14
 
 
 def length_scale(bandwidth: Any, x: np.ndarray, radial: bool) -> float:
@@ -60,3 +61,20 @@ def median_length(x: np.ndarray, radial: bool) -> float:
         apart = euclidean_distances(some)[np.triu_indices(len(some), 1)]
         typical = float(np.median(apart)) if apart.size else 1.0
     return typical if typical > 0 else 1.0
+
+
+def spreads(centered: np.ndarray, means: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Standard deviations of the columns; 1 where one is constant but for rounding.
+
+    Parameters
+    ----------
+    centered : numbers `(n, c)`, less their means.
+    means : these means `(c,)`.
+    weights : of the samples, or `None`.
+    """
+    largest = np.max(np.abs(centered), axis=0)
+    felt = largest > _ROUNDING * np.abs(means)
+    largest = np.where(felt, largest, 1.0)
+    # of numbers up to 1, whose squares are numbers
+    roots = np.sqrt(np.average((centered / largest) ** 2, axis=0, weights=weights))
+    return np.where(felt, largest * roots, 1.0)

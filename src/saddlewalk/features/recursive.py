@@ -2,7 +2,8 @@
 
 Columns that are categories, and values that are missing, become numbers first (`encoding`). Everything that
 is "auto" is chosen on folds that are held out (`tuning`); `best_params_` says what it is. Of many samples
-some are searched on, and the metric that they gave is made sharper with the others (`sharpening`). Where
+some are searched on, and the metric that they gave is made sharper with the others (`sharpening`); then a
+machine of more samples than a fold has judges bandwidth and ridge once more, by what is held out. Where
 nothing is "auto", each iteration is judged on a held-out part of the data, and the metric of the best one is
 kept. The machine is fitted anew with the metric on all data: one machine, or a tree of them (`trees`). What
 was held out makes probabilities (`probabilities`).
@@ -23,13 +24,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import ThreadpoolController
 
 from saddlewalk.errors import InputError
+from saddlewalk.features import sharpening, tuning
 from saddlewalk.features.arrays import Device, on_host
 from saddlewalk.features.checks import check_columns, check_numbers, check_settings
 from saddlewalk.features.encoding import Columns
 from saddlewalk.features.held_out import FEWEST_TO_JUDGE, folds, split
 from saddlewalk.features.interactions import interactions, plot_interactions
 from saddlewalk.features.kernels import kernel_named
-from saddlewalk.features.lengths import length_scale
+from saddlewalk.features.lengths import length_scale, spreads
 from saddlewalk.features.rfm import AnyMachine, Recursion
 from saddlewalk.features.scale import leaf_for, precision_for
 from saddlewalk.features.sharpening import Samples, sharpen
@@ -40,6 +42,8 @@ _MOST_TO_SEARCH = 1500
 """Samples that settings are searched on, at most."""
 _MOST_TO_SHARPEN = {False: 100_000, True: 300_000}
 """Samples that the metric is updated with after a search, at most; and on an accelerator."""
+_MOST_TO_JUDGE_AGAIN = 2500
+"""Samples of the machines that bandwidth and ridge are judged with once more, at most."""
 _CANDIDATES = ("agop", "fact")
 _NO_WORSE = 1e-12
 _SOLVED = 1e-4
@@ -68,6 +72,8 @@ class RecursiveFeatureMachine(BaseEstimator):
     """
 
     best_params_: dict[str, Any]
+    validation_scores_: np.ndarray
+    machine_: AnyMachine
 
     def __init__(
         self,
@@ -147,16 +153,21 @@ class RecursiveFeatureMachine(BaseEstimator):
         weights: np.ndarray | None,
     ) -> None:
         """Find the metric, then fit the machine with it; `targets` are `(n, c)`, weights at least 0."""
-        before = getattr(self, "machine_", None) if self.warm_start else None
         if weights is not None:
             felt = weights > 0
             x, targets, weights = x[felt], targets[felt], weights[felt] / weights[felt].mean()
             labels = None if labels is None else labels[felt]
         self.__dict__.pop("feature_interactions_", None)
         device = Device.named(self.device)
+        self.intercept_ = np.average(targets, axis=0, weights=weights)
+        targets = targets - self.intercept_
+        # outputs may have other units; codes of classes have one
+        self.spread_ = np.ones(targets.shape[1])
+        if labels is None:
+            self.spread_ = spreads(targets, self.intercept_, weights)
+        targets = targets / self.spread_
         with _threads_for(0):
             x = self.columns_.fit(x, weights, targets, self.random_state)
-        self.intercept_ = np.average(targets, axis=0, weights=weights)
         radial = self.kernel not in ("polynomial", "exponential")
         length = length_scale(self.bandwidth, x, radial)
         self.kernel_ = kernel_named(self.kernel, length, self.exponent, self.degree, self.constant)
@@ -165,13 +176,23 @@ class RecursiveFeatureMachine(BaseEstimator):
             x.mean(axis=0, dtype=np.float64) if radial else np.zeros(x.shape[1])
         ).astype(x.dtype)
         self.dtype_ = precision_for(self, len(x), device)
+        kind = (
+            replace(self.kernel_, bandwidth=1.0), self.diagonal, self.columns_.scaled,
+            tuple(self.columns_.blocks),
+        )  # fmt: skip
+        before = self._fit_before(kind)
         with device.precision(self.dtype_), _threads_for(len(x)):
             samples = Samples(
                 device.array(x - self.offset_, self.dtype_),
-                device.array(targets - self.intercept_, self.dtype_),
+                device.array(targets, self.dtype_),
                 None if weights is None else device.array(weights, self.dtype_),
             )
             self._fit_to(samples, labels, before, device)
+        self._fitted = kind, self._automatic()
+        with np.errstate(over="ignore"):
+            self.validation_scores_ = self.validation_scores_ * np.mean(self.spread_**2)
+            alpha = self.machine_.alpha
+            self.dual_coef_ = (alpha * self.spread_).astype(alpha.dtype)
 
     def _fit_to(
         self,
@@ -187,12 +208,21 @@ class RecursiveFeatureMachine(BaseEstimator):
             found = self._found(search, before, learns)
         metric = device.array(self._start(samples.x.shape[1], found, before), self.dtype_)
         recursion = self._recursion(found, len(samples), device, before)
+        seed = check_random_state(self.random_state).randint(2**31 - 1)
+        cut = sharpening.cut_off(len(samples), seed)
+        some = len(rows) < len(samples)
         if found is None:
             self.n_iter_, self.validation_scores_ = 0, np.zeros(0)
             if learns and recursion.update is not None:
                 metric = self._best_metric(recursion, samples, metric, labels)
-        elif learns and len(rows) < len(samples) and self.update is not None:
-            metric = self._sharpened(recursion, samples, metric, device)
+        elif some and learns and self.update is not None:
+            metric = self._sharpened(recursion, samples, metric, cut, device)
+        if some:
+            search, rows = self._search_again(search, samples, cut, recursion.leaf_size, device)
+        if some and found is not None:
+            update, there = self.best_params_["update"], search.like_x(on_host(metric))
+            found = search.near(update, self.n_iter_, there, found.pair)
+            recursion = self._recursion(found, len(samples), device, before)
         machine = recursion.fit(samples.x, samples.y, metric, samples.weights)
         if machine is None:
             raise InputError(
@@ -200,24 +230,24 @@ class RecursiveFeatureMachine(BaseEstimator):
             )
         self._warn_of_conditioning(machine)
         self.machine_ = machine.moved(on_host)
-        self.dual_coef_ = self.machine_.alpha
         self._held_out = None
         judged = found is not None or self.validation_fraction is not None
         if labels is not None and judged and len(rows) >= FEWEST_TO_JUDGE:
-            if found is None:
-                size = rows_in_a_leaf(len(samples), recursion.leaf_size)
-                ridge = self.best_params_["ridge"] * size
-                search = replace(search, kernels=[self.kernel_], ridges=[ridge])
-                there = np.asarray(self.machine_.metric, on_host(search.x[:0]).dtype)
-                found = search.fixed(recursion.update, self.n_iter_, search.like_x(there))
             seen = None if search.weights is None else on_host(search.weights)
             with _threads_for(len(rows)):
+                found = found or self._as_given(search, recursion, len(samples))
                 self._held_out = (search.held_out(found), labels[rows], seen)
+
+    def _as_given(self, search: Search, recursion: Recursion, n: int) -> Setting:
+        """The machine at the end, as if it had been found."""
+        ridge = recursion.ridge * rows_in_a_leaf(n, recursion.leaf_size)
+        search = replace(search, kernels=[self.kernel_], ridges=[ridge])
+        return search.near(recursion.update, self.n_iter_, search.like_x(self.machine_.metric))
 
     def _found(self, search: Search, before: AnyMachine | None, learns: bool) -> Setting | None:
         """The best setting of all that is "auto"; `None` where nothing is, or it was found before."""
         self.feature_importances_std_: np.ndarray | None = None
-        if not self._searches() or before is not None:
+        if not self._automatic() or before is not None:
             return None
         chosen = _CANDIDATES if self.update == "auto" else (self.update,)
         steps = self.iterations if learns else 0
@@ -231,14 +261,22 @@ class RecursiveFeatureMachine(BaseEstimator):
         self.validation_scores_ = np.array(errors)
         return found
 
-    def _searches(self) -> bool:
-        return "auto" in (self.update, self.ridge) or _is_auto(self.bandwidth)
+    def _automatic(self) -> frozenset[str]:
+        """Which settings are "auto"."""
+        settings = {"update": self.update, "bandwidth": self.bandwidth, "ridge": self.ridge}
+        return frozenset(name for name, value in settings.items() if _is_auto(value))
+
+    def _fit_before(self, kind: Any) -> AnyMachine | None:
+        """What to go on from: a machine of the same kind, for which was found what is to be found now."""
+        kind_before, found_before = getattr(self, "_fitted", (None, frozenset()))
+        same = self.warm_start and kind == kind_before and self._automatic() <= found_before
+        return self.machine_ if same else None
 
     def _start(self, d: int, found: Setting | None, before: AnyMachine | None) -> np.ndarray:
         """Where the metric starts: where the search ended, or the fit before, or all inputs alike."""
         if found is not None:
             return self._mean_metric(found)
-        if before is not None and len(before.metric) == d:
+        if before is not None:
             return before.metric
         return np.ones(d) if self.diagonal else np.eye(d)
 
@@ -256,9 +294,10 @@ class RecursiveFeatureMachine(BaseEstimator):
         """With the settings that were found, or as given; `best_params_` says which."""
         update, ridge = self.update, self.ridge
         leaf = leaf_for(self, n, device)
-        if before is not None and self._searches():
-            self.kernel_ = before.kernel
-            update, ridge = self.best_params_["update"], self.best_params_["ridge"]
+        if before is not None:
+            update = self.best_params_["update"] if _is_auto(update) else update
+            ridge = self.best_params_["ridge"] if _is_auto(ridge) else ridge
+            self.kernel_ = before.kernel if _is_auto(self.bandwidth) else self.kernel_
         if found is not None:
             self.kernel_, update = found.kernel, found.update
             ridge = found.ridge / rows_in_a_leaf(n, leaf)
@@ -287,15 +326,9 @@ class RecursiveFeatureMachine(BaseEstimator):
         self, samples: Samples, labels: np.ndarray | None, rows: np.ndarray, device: Device
     ) -> Search:
         """Everything that is "auto", on some samples; JAX would compile for every size."""
-        some = samples.part(rows)
-        values: tuple[Any, ...] = (some.x, some.y, some.weights)
-        xp = device.xp
-        if device.place is None:
-            dtype = self.dtype_
-            values, xp = tuple(v if v is None else on_host(v).astype(dtype) for v in values), np
         length = self.kernel_.bandwidth
         lengths = [length * b for b in BANDWIDTHS] if _is_auto(self.bandwidth) else [length]
-        x, y, weights = values
+        x, y, weights = self._to_search(samples.part(rows), device)
         size = float(np.mean(self._diagonal_of_kernel(on_host(x))))
         if self.ridge == "auto":
             ridges = [size * r for r in RIDGES]
@@ -304,10 +337,29 @@ class RecursiveFeatureMachine(BaseEstimator):
             ridges = [self.ridge * rows_in_a_leaf(n, leaf_for(self, n, device))]
         classes = None if labels is None else labels[rows]
         cut = folds(len(rows), classes, self.random_state, len(rows) < len(samples))
+        xp = np if device.place is None else device.xp
         return Search(
             x, y, cut, with_bandwidths(self.kernel_, lengths), ridges, self.agop_power, weights,
-            self._most_features(), xp,
+            self._most_features(), xp, self.patience or tuning.PATIENCE,
         )  # fmt: skip
+
+    def _to_search(self, some: Samples, device: Device) -> tuple[Any, Any, Any]:
+        values = some.x, some.y, some.weights
+        if device.place is not None:
+            return values
+        x, y, weights = (v if v is None else on_host(v).astype(self.dtype_) for v in values)
+        return x, y, weights
+
+    def _search_again(
+        self, search: Search, samples: Samples, cut: Any, leaf: int, device: Device
+    ) -> tuple[Search, np.ndarray]:
+        """The search on more samples, judged by others, and which samples these are."""
+        held, rest = cut
+        rest = rest[: max(len(search.folds[0][0]), min(leaf, _MOST_TO_JUDGE_AGAIN))]
+        rows = np.concatenate([rest, held])
+        x, y, weights = self._to_search(samples.part(rows), device)
+        once = [(np.arange(len(rest)), np.arange(len(rest), len(rows)))]
+        return replace(search, x=x, y=y, weights=weights, folds=once), rows
 
     def _diagonal_of_kernel(self, x: np.ndarray) -> np.ndarray:
         squares = np.zeros(len(x)) if self.kernel_.radial else np.sum(x**2, axis=1)
@@ -320,7 +372,7 @@ class RecursiveFeatureMachine(BaseEstimator):
         return np.sort(check_random_state(self.random_state).permutation(n)[:_MOST_TO_SEARCH])
 
     def _sharpened(
-        self, recursion: Recursion, samples: Samples, metric: Any, device: Device
+        self, recursion: Recursion, samples: Samples, metric: Any, cut: Any, device: Device
     ) -> Any:
         """The metric after more updates, with more samples than were searched on."""
         total = recursion.ridge * rows_in_a_leaf(len(samples), recursion.leaf_size)
@@ -332,10 +384,9 @@ class RecursiveFeatureMachine(BaseEstimator):
             )
 
         kinds = _CANDIDATES if self.update == "auto" else (self.update,)
-        most = min(self.iterations, self.patience or self.iterations)
         found = sharpen(
-            recursion_for, kinds, samples, metric, most, _MOST_TO_SHARPEN[device.accelerated],
-            check_random_state(self.random_state).randint(2**31 - 1),
+            recursion_for, kinds, samples, metric, self.iterations,
+            _MOST_TO_SHARPEN[device.accelerated], cut, self.patience or sharpening.PATIENCE,
         )  # fmt: skip
         self.validation_scores_ = np.array(
             [*self.validation_scores_[: self.n_iter_ + 1], *found.errors]
@@ -396,6 +447,7 @@ class RecursiveFeatureMachine(BaseEstimator):
 
     def _outputs(self, X: Any) -> np.ndarray:
         check_is_fitted(self)
+        check_columns(X)
         x = validate_data(
             self,
             self.columns_.numbers(X),
@@ -403,15 +455,16 @@ class RecursiveFeatureMachine(BaseEstimator):
             dtype=[np.float64, np.float32],
             ensure_all_finite="allow-nan",
         )
-        return self._outputs_of(self.columns_.transform(x) - self.offset_)
+        outputs = self._outputs_of(self.columns_.transform(x) - self.offset_)
+        return outputs * self.spread_ + self.intercept_
 
     def _outputs_of(self, x: np.ndarray) -> np.ndarray:
-        """Of encoded inputs, from the middle of the data."""
+        """Of encoded inputs, from the middle of the data; targets have mean 0 and spread 1."""
         device = Device.named(self.device)
         with device.precision(self.dtype_):
             there = self.machine_.moved(lambda values: device.array(values, self.dtype_))
             outputs = there.predict(device.xp, device.array(x, self.dtype_))
-        return on_host(outputs) + self.intercept_
+        return on_host(outputs)
 
     @property
     def feature_matrix_(self) -> np.ndarray:

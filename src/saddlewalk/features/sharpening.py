@@ -23,7 +23,9 @@ _MOST_JUDGED = 2000
 _HELD_OUT = 0.2
 """A part of the samples to judge by, but not more than so many."""
 _GAIN = 0.03
-"""An update that takes away less than this part of the error is the last of its level."""
+"""An update that takes away less than this part of the error has brought nothing."""
+PATIENCE = 1
+"""Updates without a gain after which a level ends, if nothing else is said: in the search they cost less."""
 _UNLEARNED = 0.9
 """Where so much of the variance is left, updates go on without a gain: features may come late, at once."""
 
@@ -82,7 +84,8 @@ def sharpen(
     metric: Matrix,
     most_updates: int,
     most_samples: int,
-    seed: Any,
+    cut: tuple[np.ndarray, np.ndarray],
+    patience: float = PATIENCE,
 ) -> Sharpened:
     """The metric after the last level.
 
@@ -94,11 +97,10 @@ def sharpen(
     metric : what few of them gave.
     most_updates : on a level.
     most_samples : of the last level.
-    seed : of the samples that are held out.
+    cut : which samples are held out, and the others, in the order that they are taken (`cut_off`).
+    patience : updates without a gain after which a level ends.
     """
-    order = np.random.default_rng(seed).permutation(len(samples))
-    judged = min(max(1, int(_HELD_OUT * len(samples))), _MOST_JUDGED)
-    held, rest = samples.part(order[:judged]), order[judged:]
+    held, rest = samples.part(cut[0]), cut[1]
     found = {update: Sharpened(metric, None, []) for update in updates}
     for size in levels(min(len(rest), most_samples)):
         seen = samples.part(np.sort(rest[:size]))
@@ -107,10 +109,23 @@ def sharpen(
             found = {best: found[best]}
         for update, so_far in found.items():
             recursion = recursion_for(update, size)
-            climb = _climb(recursion, seen, held, so_far.metric, most_updates)
+            climb = _climb(recursion, seen, held, so_far.metric, most_updates, patience)
             kind = update if climb.errors else so_far.update
             found[update] = replace(climb, update=kind, errors=[*so_far.errors, *climb.errors])
     return min(found.values(), key=lambda one: one.error)
+
+
+def cut_off(n: int, seed: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Which samples are held out to judge by, and the others.
+
+    Parameters
+    ----------
+    n : number of samples.
+    seed : of NumPy's generator.
+    """
+    order = np.random.default_rng(seed).permutation(n)
+    judged = min(max(1, int(_HELD_OUT * n)), _MOST_JUDGED)
+    return order[:judged], order[judged:]
 
 
 def levels(n: int) -> Iterator[int]:
@@ -128,12 +143,17 @@ def levels(n: int) -> Iterator[int]:
 
 
 def _climb(
-    recursion: Recursion, seen: Samples, held: Samples, metric: Matrix, most: int
+    recursion: Recursion,
+    seen: Samples,
+    held: Samples,
+    metric: Matrix,
+    most: int,
+    patience: float,
 ) -> Sharpened:
     """Updates on one level, for as long as they help: their errors, the first one's aside."""
     errors: list[float] = []
     least = last = np.inf
-    kept = 0
+    kept = waited = 0
     start = metric
     spread = _mean_square(held.y, held)
     for step, machine in enumerate(recursion.machines(seen.x, seen.y, start, seen.weights)):
@@ -144,8 +164,8 @@ def _climb(
             least, metric, kept = error, machine.metric, step
         if step:
             errors.append(error)
-        slow = not error < last * (1 - _GAIN)
-        if step == most or (step and slow and least < _UNLEARNED * spread):
+        waited = 0 if error < last * (1 - _GAIN) else waited + 1
+        if step == most or (waited >= patience and least < _UNLEARNED * spread):
             break
         last = error
     return Sharpened(metric, recursion.update, errors[:kept], least)

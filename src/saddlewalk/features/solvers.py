@@ -8,12 +8,13 @@ preconditioned by a Nyström approximation :math:`U \Lambda U^\top \approx K` fr
 .. math:: P^{-1} v = v - U \left(1 - \frac{\lambda_r + \mu}{\Lambda + \mu}\right) U^\top v .
 """
 
-import os
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
 import numpy as np
+
+from saddlewalk.problem.memory import memory_of_this_machine
 
 Matrix = Any
 SOLVERS = ("auto", "cholesky", "iterative", "tree")
@@ -24,6 +25,8 @@ _JITTER = (0.0, 1e-10, 1e-8, 1e-6, 1e-4)
 """Added to the diagonal, relative to its mean, until it can be factored; less than a rounding is left out."""
 _PART_OF_MEMORY = 0.8
 """What may be taken of it."""
+_IF_UNKNOWN = 2.0**34
+"""Bytes, where the system does not say."""
 
 
 def fits(xp: ModuleType, n: int, itemsize: int, copies: int) -> bool:
@@ -204,7 +207,7 @@ def _ratio(xp: ModuleType, above: Matrix, below: Matrix) -> Matrix:
 
 
 def _memory(xp: ModuleType) -> float:
-    """Bytes of the machine, or of the accelerator."""
+    """Bytes of the machine or container, or of the accelerator."""
     if xp.__name__ == "torch":
         if xp.cuda.is_available():
             return float(xp.cuda.get_device_properties(0).total_memory)
@@ -214,7 +217,5 @@ def _memory(xp: ModuleType) -> float:
         known = jax.devices()[0].memory_stats() or {}
         if "bytes_limit" in known:
             return float(known["bytes_limit"])
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (AttributeError, ValueError):  # not POSIX
-        return 2.0**34
+    there = memory_of_this_machine()
+    return there if np.isfinite(there) else _IF_UNKNOWN

@@ -35,8 +35,8 @@ BANDWIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 """That are tried, in units of the root mean squared distance of two samples."""
 RIDGES = tuple(10.0**k for k in range(-5, 2))
 """That are tried: what is added to the diagonal, in units of its mean."""
-_PATIENCE = 2
-"""Updates without a gain after which no more are made."""
+PATIENCE = 2
+"""Updates without a gain after which no more are made, if nothing else is said."""
 _FEW = 300
 """Samples of a fold that all settings are tried on."""
 _CLEARLY = 0.7
@@ -83,6 +83,7 @@ class Search:
     weights : of the samples `(n,)`, or `None`.
     most_features : inputs that an update leaves in the metric, or `None` for all.
     xp : NumPy, `torch` or `jax.numpy`.
+    patience : updates without a gain after which no more of their kind are made.
     """
 
     x: Matrix
@@ -94,6 +95,7 @@ class Search:
     weights: Matrix | None = None
     most_features: int | None = None
     xp: ModuleType = np
+    patience: float = PATIENCE
 
     def best(
         self, metric: Matrix, updates: Sequence[str], steps: int
@@ -115,14 +117,15 @@ class Search:
         path = min(paths.values(), key=lambda path: min(one.error for one in path), default=[first])
         return min(path, key=lambda one: one.error), [one.error for one in path]
 
-    def fixed(self, update: str | None, step: int, metric: Matrix) -> Setting:
-        """The one setting there is, as if it had been found.
+    def near(self, update: str | None, step: int, metric: Matrix, start: Pair = (0, 0)) -> Setting:
+        """The best setting with this metric, from one to better neighbors.
 
         Parameters
         ----------
         update, step, metric : what it was fitted with.
+        start : where to begin.
         """
-        return self._walk(update, step, [metric] * len(self.folds), (0, 0))
+        return self._walk(update, step, [metric] * len(self.folds), start)
 
     def like_x(self, values: np.ndarray) -> Matrix:
         """An array where the inputs are.
@@ -158,12 +161,11 @@ class Search:
             and not self._at_rest(path)
         ]
 
-    @staticmethod
-    def _at_rest(path: list[Setting]) -> bool:
+    def _at_rest(self, path: list[Setting]) -> bool:
         errors = [one.error for one in path]
         if not np.isfinite(errors[-1]) or path[-1].machines[0] is None:
             return True
-        return len(path) - 1 - int(np.argmin(errors)) >= _PATIENCE
+        return len(path) - 1 - int(np.argmin(errors)) >= self.patience
 
     def _next(self, path: list[Setting], update: str) -> list[Setting]:
         """One more setting, or none where numbers end."""
