@@ -666,6 +666,16 @@ def test_losses_are_kept_in_little_room():
     assert record.still_since(0.25, 0.05) == pytest.approx(60_000, abs=2 * record.width)
 
 
+def test_losses_of_few_steps_stay_where_they_are():
+    """Most steps have none: bins are joined three times, and none of them is lost."""
+    record, known = LossRecord(), {100: 9.0, 300: 8.0, 500: 8.0, 2500: 4.0, 6000: 1.0, 14_001: 0.5}
+    for step in range(1, 14_002):
+        record.add(known.get(step, math.nan))
+    steps, loss = record.curve()
+    np.testing.assert_allclose(steps, np.array(list(known)) - 0.5)
+    np.testing.assert_allclose(loss, list(known.values()))
+
+
 # --- what goes wrong --------------------------------------------------------------------------------
 
 
@@ -1008,6 +1018,34 @@ def test_checkpoints_tell_the_same(checkpoints):
     assert seen
     # timed between two checkpoints
     assert all(abs(one.happened - one.forecast.step) <= 150 for one in seen)
+
+
+def test_drops_between_distant_checkpoints_are_bracketed(tmp_path):
+    """Thousands of steps, losses at seven of them: what is not known is not made up, and is no mistake."""
+    from saddlewalk.watch.checkpoints import watch_checkpoints
+
+    x, y = data(dtype=torch.float32)
+    model = network(1e-2, dtype=torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-4)
+    kept, losses, files = (500, 1000, 1500, 4500, 6000, 8000, 14_000), [], []
+    for before, step in itertools.pairwise((0, *kept)):
+        losses.append(train(model, optimizer, x, y, step - before))
+        files.append(tmp_path / f"step_{step}.pt")
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, files[-1])
+    losses = np.concatenate(losses)
+    record = watch_checkpoints(files, x.numpy(), y.numpy(), activation="linear")
+    np.testing.assert_allclose(record.losses, losses[np.array(kept) - 1], rtol=1e-3)
+    seen = [one for one in record.outcomes if math.isfinite(one.happened)]
+    assert any(one.vague for one in seen)
+    for one in seen:
+        truth = int(one.forecast.made) + np.argmax(
+            losses[int(one.forecast.made) :] < one.forecast.middle
+        )
+        assert one.earliest - 1 <= truth <= one.latest + 1
+        assert one.inside == (one.forecast.low <= truth <= one.forecast.high)
+        near = [k for k in kept if one.earliest - 1 <= k <= one.latest + 1]
+        assert not one.vague or one.came == f"between {near[0]:,} and {near[1]:,}"
+    assert record.mistakes(14_000) == []
 
 
 def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):

@@ -93,14 +93,25 @@ def _forecasts(axes: "Axes", record: "WatchRecord") -> None:
         told = one.forecast
         axes.plot([told.made] * 2, [told.low, told.high], color=draw.PREDICTED, linewidth=1.2)
         axes.plot(told.made, told.step, "o", color=draw.PREDICTED, markersize=3.5)
-        if np.isfinite(one.happened):
+        if one.vague:
+            axes.fill_between(
+                [told.made, one.latest],
+                one.earliest,
+                one.latest,
+                color=draw.OBSERVED,
+                alpha=0.12,
+                lw=0,
+            )
+        elif np.isfinite(one.happened):
             axes.plot(
                 [told.made, one.happened], [one.happened] * 2, color=draw.OBSERVED, linewidth=0.8
             )
     end = float(record.steps[-1]) if len(record.steps) else 1.0
     axes.plot([0, end], [0, end], color=_GREY, linewidth=0.8, linestyle=":")
     axes.plot([], [], "o-", color=draw.PREDICTED, markersize=3.5, label="forecast, 80% interval")
-    axes.plot([], [], color=draw.OBSERVED, linewidth=0.8, label="when it came")
+    axes.plot(
+        [], [], color=draw.OBSERVED, linewidth=0.8, label="when it came, or between which steps"
+    )
     axes.plot([], [], color=_GREY, linewidth=0.8, linestyle=":", label="now")
     if record.forecasts:
         told_steps = [one.step for one in record.forecasts]
