@@ -387,6 +387,58 @@ def test_a_schedule_delays_the_drop():
 
 
 @pytest.mark.parametrize(
+    ("make", "comes"),
+    [
+        (lambda o: torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.0, 400), False),
+        (lambda o: torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.0, 1200), True),
+        (lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 400), False),
+        (lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.99), False),
+        (lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 200), True),
+    ],
+    ids=["linear", "long", "cosine", "exponential", "restarts"],
+)
+def test_a_rate_that_ends_before_the_drop_is_told(make, comes):
+    """Against the training itself, which goes on as its schedule says."""
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    schedule = make(optimizer)
+    watch = Watch(
+        *(model, nn.MSELoss()),
+        **{"probe": (x, y), "optimizer": optimizer, "schedule": schedule},
+        **{"budget": 1e-9, "widths": False},
+    )
+    losses = []
+    for step in range(1200 if comes else 400):
+        if step == 100:
+            look, words = watch.look(), str(watch)
+        losses.extend(train(model, optimizer, x, y, 1, watch))
+        schedule.step()
+    dropped = np.flatnonzero(np.array(losses) < 0.7 * losses[0])
+    assert (len(dropped) > 0) == comes
+    assert "inf" not in words
+    if comes:
+        truth = int(np.argmax(np.array(losses) < look.forecast.middle))
+        assert look.forecast.left == pytest.approx(truth - 100, rel=0.05)
+    else:
+        assert look.state is State.RATE_ENDS, look
+        assert look.chance == 0
+        assert look.forecast is None
+        assert f"comes to its end, at step {look.step + look.seen:,.0f}" in words
+        assert optimizer.param_groups[0]["lr"] < 0.02 * 5e-3  # the schedule's own end
+        assert look.step + look.seen >= 400 - 20
+
+
+def test_a_rate_of_nothing_is_told():
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
+    assert watch.look().state is State.UNKNOWN
+    assert "its learning rate is 0" in str(watch)
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda o: torch.optim.lr_scheduler.SequentialLR(

@@ -135,6 +135,8 @@ class Watch(AbstractWatch):
         if plan is None:
             return None
         rate, future = _rates(plan.rate, self.steps)
+        if rate == 0:
+            return None
         if isinstance(plan, Sgd):
             return Descent(
                 rate,
@@ -187,8 +189,6 @@ def _rates(rate: Rate, step: int) -> tuple[float, Callable[[int], float] | None]
     if not callable(rate):
         return float(rate), None
     now = float(rate(step))
-    if now == 0:
-        raise InputError("The learning rate is 0 here: nothing moves.")
     return now, lambda ahead: float(rate(step + ahead)) / now
 
 

@@ -22,6 +22,7 @@ _COLORS = {
     State.FALLING: "#8fb8d9",
     State.NO_DROP: "#b9b9b9",
     State.MINIMUM: "#7fb685",
+    State.RATE_ENDS: "#8a8a8a",
     State.NOT_FINITE: "#d96c6c",
     State.NOT_FAR: "#cfcfcf",
     State.BY_HEART: "#b79bc9",

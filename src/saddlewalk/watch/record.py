@@ -38,7 +38,7 @@ class Look:
     gradient_norm: float
     state: State
     seen: float
-    """Steps that were looked ahead."""
+    """Steps that were looked ahead, or until the learning rate comes to its end."""
     seconds: float
     evaluations: int
     """Gradients that it took."""
