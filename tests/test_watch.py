@@ -702,6 +702,54 @@ def test_looks_keep_to_their_part_of_the_time(monkeypatch):
     assert budget.share <= 0.0501
 
 
+@pytest.mark.parametrize("unlucky", [0, 1, 5])
+def test_one_bad_moment_does_not_silence_a_watch(monkeypatch, unlucky):
+    """On a clock of our own: a step takes 4 s, a gradient 1 s, but for some after the very first."""
+    now, calls, gradient = [0.0], [0], ModuleLandscape.loss_and_gradient
+
+    def slow(landscape, weights):
+        calls[0] += 1
+        now[0] += 200.0 if 1 < calls[0] <= 1 + unlucky else 1.0
+        return gradient(landscape, weights)
+
+    monkeypatch.setattr("saddlewalk.watch.budget.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(ModuleLandscape, "loss_and_gradient", slow)
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    for _ in range(12_000):
+        now[0] += 4.0
+        watch.step(4.65)
+        if watch.looks:
+            break
+    assert watch.looks
+    assert watch.looks[0].state is State.PLATEAU
+    assert watch.looks[0].forecast is not None
+    assert watch.budget.share <= 0.05
+
+
+def test_a_look_keeps_room_for_what_follows_the_search():
+    """Asked for few gradients it takes no more, however stiff the network is."""
+    x, y = data()
+    watch = Watch(network(3.0), nn.MSELoss(), probe=(x, y), widths=False)
+    weights, rule = watch.weights(), Descent(5e-3)
+    for most in (20, 50, 100):
+        ahead = train_ahead(watch.landscape, weights, rule, horizon=1e6, most=most)
+        assert ahead.evaluations <= most + 6  # a step of the fewest, and what follows it
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_widths_are_counted_where_there_is_time_or_one_asks(asked):
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9)
+    train(model, optimizer, x, y, 600)  # one mode has been learned
+    look = watch.look() if asked else watch.look(most=100, seconds=1e-3)
+    assert look.widths == ({"0": 1} if asked else {})
+
+
 def test_a_budget_is_positive():
     with pytest.raises(InputError, match="budget"):
         Budget(0.0)
