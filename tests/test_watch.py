@@ -1148,6 +1148,89 @@ def test_drops_between_distant_checkpoints_are_bracketed(tmp_path):
     assert record.mistakes(14_000) == []
 
 
+def stored(folder, make, unmarked=()):
+    """A checkpoint in the middle of a plateau, and the training that goes on from it."""
+    x, y = data(dtype=torch.float32)
+    model = network(dtype=torch.float32)
+    optimizer = make(model.parameters())
+    train(model, optimizer, x, y, 40)
+    state = optimizer.state_dict()
+    for name in unmarked:  # as of an older PyTorch
+        del state["param_groups"][0][name]
+    torch.save({"model": model.state_dict(), "optimizer": state}, folder / "step_40.pt")
+    return folder / "step_40.pt", model, optimizer
+
+
+def told_live(model, optimizer):
+    x, y = data(dtype=torch.float32)
+    for p in model.parameters():
+        p.grad = None  # a file does not hold the last batch
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    watch.go_to(40, watch.landscape.loss(watch.weights()))
+    return watch.look()
+
+
+def said(look):
+    return look.state, look.chance, look.forecast
+
+
+def told_afterwards(file, **options):
+    from saddlewalk.watch.checkpoints import watch_checkpoints
+
+    x, y = (part.numpy() for part in data(dtype=torch.float32))
+    return watch_checkpoints([file], x, y, activation="linear", **options).looks[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9),
+        lambda p: torch.optim.Adam(p, 1e-3),
+        lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=1.0),
+        lambda p: torch.optim.NAdam(p, 1e-3),
+        lambda p: torch.optim.RAdam(p, 1e-3),
+        lambda p: torch.optim.RMSprop(p, 5e-4),
+    ],
+    ids=["sgd", "adam", "adamw", "nadam", "radam", "rmsprop"],
+)
+def test_a_stored_state_says_which_optimizer_it_is_of(make, tmp_path):
+    """What is told from the file is what is told of the training itself; so with another rate."""
+    file, model, optimizer = stored(tmp_path, make)
+    own = said(told_afterwards(file))
+    assert own == said(told_live(model, optimizer))
+    first = optimizer.param_groups[0]["lr"]
+    optimizer.param_groups[0]["lr"] = 2 * first
+    faster = said(told_afterwards(file, rate=2 * first))
+    assert faster == said(told_live(model, optimizer))
+    assert faster != own
+    assert State.UNKNOWN not in faster
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adamax, torch.optim.Adagrad, torch.optim.Adadelta])
+def test_a_stored_state_of_an_unknown_law_gives_no_forecast(make, tmp_path):
+    file, *_ = stored(tmp_path, make)
+    assert told_afterwards(file, rate=1e-3).state is State.UNKNOWN
+    with pytest.raises(InputError, match="not known here, not of adam"):
+        told_afterwards(file, optimizer="adam")
+
+
+def test_a_stored_state_without_a_mark_is_taken_for_adam(tmp_path):
+    make = lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=1.0)  # noqa: E731
+    file, model, optimizer = stored(tmp_path, make, ["decoupled_weight_decay"])
+    with pytest.warns(UserWarning, match="adam or adamw: taken for adam"):
+        guessed = told_afterwards(file)
+    said = told_afterwards(file, optimizer="adamw")
+    assert said.forecast == told_live(model, optimizer).forecast
+    assert guessed.forecast != said.forecast
+
+
+def test_options_that_a_stored_state_contradicts_are_refused(tmp_path):
+    file, *_ = stored(tmp_path, torch.optim.Adam)
+    for wrong in ({"optimizer": "sgd", "rate": 0.1}, {"optimizer": "radam"}, {"momentum": 0.9}):
+        with pytest.raises(InputError, match=f"leave `{next(iter(wrong))}` out"):
+            told_afterwards(file, **wrong)
+
+
 def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):
     files = [str(checkpoints / f"step_{k}.pt") for k in (150, 300)]
     copy_of = tmp_path / "step_200.pt"
