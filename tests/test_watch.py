@@ -966,13 +966,21 @@ def test_numbers_for_a_logger_are_flat(watched):
 # --- other loops ------------------------------------------------------------------------------------
 
 
-def test_lightning_calls_the_watch():
+def falls_to_zero(step, ahead, total):
+    """How a rate that falls along a line to zero goes on, as a part of the present one."""
+    return (1 - (step + ahead) / total) / (1 - step / total)
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_lightning_calls_the_watch(batches):
+    """Once for each step of the optimizer, with the mean loss; schedule and clipping are the trainer's."""
     lightning = pytest.importorskip("lightning.pytorch")
     from torch.utils.data import DataLoader, TensorDataset
 
     from saddlewalk.torch import lightning_watch
 
     x, y = data(dtype=torch.float32)
+    seen = []
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -980,14 +988,23 @@ def test_lightning_calls_the_watch():
             self.net = network(1e-2, dtype=torch.float32)
 
         def training_step(self, batch):
-            return nn.MSELoss()(self.net(batch[0]), batch[1])
+            loss = nn.MSELoss()(self.net(batch[0]), batch[1])
+            seen.append(loss.item())
+            return loss
 
         def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), 5e-3)
+            optimizer = torch.optim.SGD(self.parameters(), 5e-3)
+            scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 1000)
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+            }
 
     callback = lightning_watch(nn.MSELoss(), probe=(x, y), part="net", budget=100.0, widths=False)
     trainer = lightning.Trainer(
         max_epochs=20,
+        accumulate_grad_batches=batches,
+        gradient_clip_val=0.5,
         callbacks=[callback],
         logger=False,
         enable_checkpointing=False,
@@ -998,13 +1015,20 @@ def test_lightning_calls_the_watch():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Lightning's own advice on workers
         trainer.fit(Module(), DataLoader(TensorDataset(x, y), batch_size=16))
-    assert callback.watch.steps == 80
+    steps = 20 * 4 // batches
+    assert callback.watch.steps == trainer.global_step == steps
+    means = np.array(seen).reshape(-1, batches).mean(axis=1)
+    np.testing.assert_allclose(callback.watch.record.losses, means, rtol=1e-5)
     assert callback.watch.samples == len(x)
+    assert callback.watch.clip == 0.5
+    assert callback.watch.rule().future(100) == pytest.approx(falls_to_zero(steps, 100, 1000))
     assert callback.watch.looks
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
+@pytest.mark.parametrize("own", [False, True])
+def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path, own):
+    """With its schedule and its clipping, where the user does not say otherwise."""
     transformers = pytest.importorskip("transformers")
     from saddlewalk.torch import trainer_watch
 
@@ -1021,13 +1045,23 @@ def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
             logits[:, :-1].reshape(-1, 11), labels[:, 1:].reshape(-1)
         )
 
+    options = {"clip": 3.0, "schedule": None} if own else {}
     callback = trainer_watch(
-        loss, probe=({"input_ids": tokens}, tokens), budget=100.0, widths=False
+        loss, probe=({"input_ids": tokens}, tokens), budget=100.0, widths=False, **options
     )
+    futures = []
+
+    class Asks(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **known):
+            if state.global_step == 12:
+                futures.append(callback.watch.rule().future)
+                futures.append([] if futures[0] is None else [futures[0](k) for k in range(8)])
+
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path),
         max_steps=20,
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=2,
         logging_steps=1,
         report_to=[],
         use_cpu=True,
@@ -1035,11 +1069,13 @@ def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
         save_strategy="no",
     )
     transformers.Trainer(
-        model=model, args=arguments, train_dataset=rows, callbacks=[callback]
+        model=model, args=arguments, train_dataset=rows, callbacks=[callback, Asks()]
     ).train()
     assert callback.watch.steps == 20
     assert callback.watch.looks
     assert any(look.state is not State.UNKNOWN for look in callback.watch.looks)
+    assert callback.watch.clip == (3.0 if own else 1.0)
+    assert futures[1] == pytest.approx([] if own else [falls_to_zero(12, k, 20) for k in range(8)])
 
 
 def test_a_jax_loop_with_optax():

@@ -28,7 +28,7 @@ _ALIKE = ("momentum", "dampening", "nesterov", "betas", "eps", "alpha", "momentu
 
 
 class Watch(AbstractWatch):
-    """Watch a training loop of your own: call `step(loss.item())` after each step.
+    """Watch a training loop of your own: call `step(loss.item())` after each step of the optimizer.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ class Watch(AbstractWatch):
             self._check_parameters()
 
     def step(self, loss: Any) -> Look | None:
-        """One more step was made. Returns the look, where there was one.
+        """One more step of the optimizer was made. Returns the look, where there was one.
 
         Parameters
         ----------
-        loss : its loss, a number.
+        loss : its loss, a number; the mean where gradients of several batches are added up for one step.
         """
         if isinstance(loss, torch.Tensor):
             loss = loss.detach().item()
@@ -229,7 +229,8 @@ def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
     # a copy all the way down, in which another optimizer stands for the one that trains
     groups = [{**group, "params": []} for group in optimizer.param_groups]
     pretended = _Pretended(groups)
-    twin, rates = copy.deepcopy(schedule, {id(optimizer): pretended}), [1.0]
+    stands = {id(optimizer): pretended, id(schedule.optimizer): pretended}
+    twin, rates = copy.deepcopy(schedule, stands), [1.0]
 
     def future(ahead: int) -> float:
         while len(rates) <= ahead:
