@@ -827,6 +827,48 @@ def test_a_probe_that_does_not_fit_is_refused():
         Watch(network(), nn.MSELoss(), probe=x)
 
 
+def test_targets_that_would_be_compared_with_each_output_are_refused():
+    x, y = data()
+    model = network(sizes=(4, 5, 1))
+    flat = y[:, 0]
+    for loss in (nn.MSELoss(), nn.functional.l1_loss, lambda f, t: ((f - t) ** 2).mean()):
+        with pytest.raises(InputError, match=r"reshape\(\(64, 1\)\)"):
+            Watch(model, loss, probe=(x, flat))
+        Watch(model, loss, probe=(x, y[:, :1]))
+    Watch(model, lambda f, t: ((f[:, 0] - t) ** 2).mean(), probe=(x, flat))
+    Watch(model, lambda f, t: ((f - t.reshape(f.shape)) ** 2).mean(), probe=(x, flat))
+    Watch(nn.Sequential(model, nn.Flatten(0)), nn.MSELoss(), probe=(x, flat))
+    Watch(network(sizes=(4, 5, 3)), nn.CrossEntropyLoss(), probe=(x, (flat > 0).long()))
+
+
+def test_a_loss_of_a_step_is_one_number():
+    x, y = data()
+    watch = Watch(network(), nn.MSELoss(), probe=(x, y))
+    for wrong in (None, "x", torch.ones(3), [1.0]):
+        with pytest.raises(InputError, match="one number"):
+            watch.step(wrong)
+    assert watch.steps == 0
+    for right in (1.0, np.float32(1.0), torch.ones((), requires_grad=True), torch.ones(1)):
+        watch.step(right)
+    assert watch.steps == 4
+
+
+@pytest.mark.parametrize(("before", "words"), [(False, "is trained by now"), (True, "is frozen")])
+def test_a_layer_that_is_frozen_or_set_free_later_is_told(before, words):
+    x, y = data()
+    model = network()
+    model[0].weight.requires_grad_(before)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    watch.look()
+    model[0].weight.requires_grad_(not before)
+    with pytest.warns(UserWarning, match=rf"'0\.weight' {words}"):
+        watch.look()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch.look()  # said once
+
+
 def test_a_probe_on_another_device_is_refused():
     x, y = data()
     with pytest.raises(InputError, match=r"inputs of the probe are on meta.*\.to\('cpu'\)"):
@@ -1094,6 +1136,9 @@ def test_a_jax_loop_with_optax():
         "v": 1e-3 * jax.random.normal(keys[1], (5, 2)),
     }
     squared = lambda f, t: jnp.mean((f - t) ** 2)  # noqa: E731
+    one = {"u": start["u"], "v": start["v"][:, :1]}
+    with pytest.raises(InputError, match="each output with each target"):
+        watching.Watch(answer, one, squared, probe=(x, y[:, 0]))
     chains = {
         "sgd": (optax.sgd(5e-3), watching.Sgd(5e-3), 0.03),
         "adam": (optax.adam(3e-4), watching.Adam(3e-4), 0.25),

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _FAR = 8.0
 """How far is looked ahead, in times of the steps made so far."""
-_MOST = 3000
+MOST = 3000
 """Gradients of one look at most, where there is no budget."""
 _SOON = 500
 """Steps that are looked ahead at least."""
@@ -120,9 +120,9 @@ class AbstractWatch(abc.ABC):
 
     # --- what a training loop calls ------------------------------------------------------------------
 
-    def _count(self, loss: float) -> Look | None:
+    def _count(self, loss: Any) -> Look | None:
         """One more step was made; look if it is time."""
-        value = float(loss)
+        value = _as_number(loss)
         self._losses.add(value)
         if not math.isfinite(value):
             self._failed(value)
@@ -135,7 +135,7 @@ class AbstractWatch(abc.ABC):
             return None
         return self.look(most=self.budget.affordable(), seconds=self.budget.left)
 
-    def look(self, most: int = _MOST, seconds: float = math.inf) -> Look:
+    def look(self, most: int = MOST, seconds: float = math.inf) -> Look:
         """Look now, whatever the budget says.
 
         Parameters
@@ -400,3 +400,14 @@ class AbstractWatch(abc.ABC):
             p.name for p in self.landscape.parameters if not np.isfinite(weights[p.place]).all()
         ]
         self.began_to_fail = failure(self.steps, value, names)
+
+
+def _as_number(loss: Any) -> float:
+    """The loss of a step."""
+    try:
+        return float(loss)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            "`step` takes the loss of the step, one number, for instance `loss.item()`; got "
+            f"{type(loss).__name__} {loss!r:.60}."
+        ) from error

@@ -123,7 +123,7 @@ class Watch(AbstractWatch):
         state : state of the optimizer, where it has means.
         """
         self._now, self._optimizer_state = parameters, state
-        return self._count(float(loss))
+        return self._count(loss)
 
     def weights(self) -> Vector:
         """The weights as they are now."""

@@ -1,6 +1,7 @@
 """A watch on a PyTorch training: weights and rule come from the module and from the optimizer's own state."""
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import nn
 
 from saddlewalk.errors import InputError
 from saddlewalk.landscape.torch import ModuleLandscape
-from saddlewalk.watch.base import AbstractWatch
+from saddlewalk.watch.base import MOST, AbstractWatch
 from saddlewalk.watch.record import Look
 from saddlewalk.watch.rules import Adaptive, Descent, Rule, Schedule, Vector
 
@@ -82,6 +83,7 @@ class Watch(AbstractWatch):
         _check_schedule(schedule)
         self._schedule = schedule
         self._rows = dict(self._module.named_parameters())
+        self._told_changed = False
         if self._optimizer is not None:
             if not hasattr(self._optimizer, "param_groups"):
                 raise InputError(
@@ -97,9 +99,18 @@ class Watch(AbstractWatch):
         ----------
         loss : its loss, a number; the mean where gradients of several batches are added up for one step.
         """
-        if isinstance(loss, torch.Tensor):
-            loss = loss.detach().item()
-        return self._count(loss)
+        return self._count(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+    def look(self, most: int = MOST, seconds: float = math.inf) -> Look:
+        """Look now, whatever the budget says.
+
+        Parameters
+        ----------
+        most : gradients on the probe that may be spent.
+        seconds : time that may be spent.
+        """
+        self._check_trained()
+        return super().look(most, seconds)
 
     def weights(self) -> Vector:
         """The weights as they are now."""
@@ -181,6 +192,21 @@ class Watch(AbstractWatch):
                 + ": held fixed in forecasts.",
                 stacklevel=4,
             )
+
+    def _check_trained(self) -> None:
+        """Say once if a parameter was frozen or set free since the watch was made."""
+        now = {name for name, p in self._rows.items() if p.requires_grad}
+        changed = now.symmetric_difference(self.landscape.names)
+        if not changed or self._told_changed:
+            return
+        self._told_changed = True
+        name = min(changed)
+        freed = name in now
+        warnings.warn(
+            f"'{name}' {'is trained' if freed else 'is frozen'} by now, and was not when the watch was made: "
+            f"forecasts {'hold it fixed' if freed else 'let it move'}. Make a new watch.",
+            stacklevel=4,
+        )
 
     def _per_weight(self, number: Callable[[dict[str, Any]], float]) -> float | Vector:
         """A number of each group for each weight; one number where all are the same."""
