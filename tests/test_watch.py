@@ -988,6 +988,37 @@ def test_a_watch_can_be_kept_and_drawn(watched, tmp_path):
     assert watch.history["looks"].sizes["look"] == 4
 
 
+@pytest.mark.parametrize(
+    ("scale", "sizes", "kind"),
+    [(1e-3, (4, 5, 2), "strict saddle"), (5e-2, (4, 5, 5, 2), "degenerate saddle")],
+)
+def test_the_kind_of_saddle_is_told_where_one_asks(scale, sizes, kind):
+    """At zero two layers have negative curvature, and three have none."""
+    x, y = data()
+    model = network(scale, sizes=sizes)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
+    train(model, optimizer, x, y, 50, watch)
+    assert watch.look().saddle == kind
+    assert f"; {kind}; units in use: 0" in str(watch)
+    assert not watch.look(most=200, seconds=1e-9).saddle
+
+
+def test_growth_from_look_to_look_is_drawn():
+    """On the first plateau all units come to grow by the largest singular value, a step at a time."""
+    x, y = data()
+    model = network(1e-5)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, widths=False)
+    train(model, optimizer, x, y, 401, watch, looks=(200, 300, 400))
+    watch.look()  # twice at one step
+    s = np.linalg.svd((y.T @ x).numpy() / len(x))[1][0]  # the mean is over two outputs, too
+    axes = watch.plot()
+    drawn = np.array([patch.get_data().values for patch in axes[3].patches])
+    assert drawn.shape == (7, 3)
+    np.testing.assert_allclose(drawn[:, :2], 100 * np.log1p(5e-3 * s), rtol=0.05)
+
+
 def test_the_page_shows_the_present(watched):
     watch, page = watched
     words = page.read_text()

@@ -65,7 +65,8 @@ class AbstractWatch(abc.ABC):
     ----------
     landscape : the network with a probe and its loss.
     budget : what looks may take, as a part of the training time.
-    widths : count the units in use of each hidden layer, where there is time for it.
+    widths : count the units in use of each hidden layer, and test which kind of saddle a plateau is at, where
+        there is time for it.
     page : a file for a browser, written anew after looks where there is time for it; none by default.
     title : what the training is called.
     samples : how many samples the training data have; by default the probe is taken for all of them.
@@ -96,7 +97,7 @@ class AbstractWatch(abc.ABC):
         """Where numbers stopped being finite, in a sentence; empty as long as they are."""
         self._losses = LossRecord()
         self._blocks = Blocks(landscape)
-        self._widths = widths
+        self._widths = self._tests = widths
         self._width_seconds = math.nan
         self._page = None if page is None else Path(page)
         if self._page is not None and not self._page.parent.is_dir():
@@ -275,7 +276,10 @@ class AbstractWatch(abc.ABC):
         if steep is not None and outlook.state is State.PLATEAU:
             beyond = beyond_the_probe(self.landscape, steep, self.samples)
         state = State.BY_HEART if beyond.by_heart else outlook.state
-        if state is State.NO_DROP and self._is_minimum(weights, until):
+        kind = None
+        if state is State.NO_DROP or (state is State.PLATEAU and self._tests):
+            kind = self._kind(weights, until)
+        if state is State.NO_DROP and kind is PointKind.MINIMUM:
             state = State.MINIMUM
         return Look(
             step=self.steps,
@@ -290,6 +294,7 @@ class AbstractWatch(abc.ABC):
             evaluations=used + 1,
             chance=0.0 if state is State.MINIMUM else outlook.chance(beyond.early),
             held_out=self._held_out_loss(weights),
+            saddle=str(kind) if kind is not None and kind.is_saddle else "",
         )
 
     def _held_out_loss(self, weights: Vector) -> float:
@@ -319,13 +324,13 @@ class AbstractWatch(abc.ABC):
         outlook = read(ahead, rule, search, past, standing)
         return outlook, ahead.evaluations, ahead.steep
 
-    def _is_minimum(self, weights: Vector, until: float) -> bool:
-        """Whether the saddle test says so, where there is time for it."""
+    def _kind(self, weights: Vector, until: float) -> PointKind | None:
+        """What the saddle test says, where there is time for it."""
         left = until - time.perf_counter()
         if self.held_out is not None or left < _TEST_PRICE * self.budget.gradient:
-            return False
+            return None
         with Progress("saddle test", False) as bar, patience(min(left, _PATIENCE), bar):
-            return saddle_report(self.landscape, weights).kind is PointKind.MINIMUM
+            return saddle_report(self.landscape, weights).kind
 
     def _standing(self, level: float) -> float:
         """The level of the plateau by the last look, if its drop is still to come."""

@@ -51,6 +51,8 @@ class Look:
     """A score, and no frequency, for a loss that stands still and a drop that comes, known when or not."""
     held_out: float = math.nan
     """Loss of data that are held out; where there are such, state and forecast are about it."""
+    saddle: str = ""
+    """The kind of saddle it is near, in words, where this was tested."""
 
     def numbers(self) -> dict[str, float]:
         """What a logger takes: numbers by name."""
@@ -188,6 +190,7 @@ class WatchRecord(AbstractResult):
                 {
                     **{name: _plain(getattr(look, name)) for name in _NUMBERS},
                     "state": str(look.state),
+                    "saddle": look.saddle,
                     "widths": look.widths,
                     "forecast": None if look.forecast is None else look.forecast.to_json(),
                 }
@@ -215,6 +218,7 @@ class WatchRecord(AbstractResult):
             {
                 **{n: ("look", [float(getattr(k, n)) for k in self.looks]) for n in _NUMBERS},
                 "state": ("look", [str(look.state) for look in self.looks]),
+                "saddle": ("look", [look.saddle for look in self.looks]),
                 **{
                     f"forecast_{name}": (
                         "look",
@@ -266,7 +270,7 @@ class WatchRecord(AbstractResult):
 
         Parameters
         ----------
-        target : a file, or nothing; returned are the three axes.
+        target : a file, or nothing; returned are the four axes.
         """
         from saddlewalk.watch.picture import draw_record
 
@@ -344,6 +348,7 @@ def _look(looks: Any, k: int, layers: Sequence[str]) -> Look:
         widths={name: width for name, width in widths.items() if width >= 0},
         forecast=told,
         sizes=row["size"].values,
+        saddle=str(row["saddle"].values),
         **numbers,
     )
 

@@ -28,6 +28,7 @@ def sentence(look: Look, since: float) -> str:
     held_out = not math.isnan(look.held_out)
     level = look.held_out if held_out else look.loss
     about = [f"{'held-out ' if held_out else ''}loss {text.number(level, 3)}"]
+    about += [look.saddle] if look.saddle else []
     about += [f"units in use: {widths}"] if widths else []
     told = look.forecast
     if told is None:

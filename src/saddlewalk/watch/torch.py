@@ -40,7 +40,8 @@ class Watch(AbstractWatch):
     schedule : how the learning rate goes on: a scheduler that is stepped once a step, or a function of
         the step that gives the rate; by default the present rate stays.
     budget : what looks may take, as a part of the training time.
-    widths : count the units in use of each hidden layer, too, where there is time for it.
+    widths : count the units in use of each hidden layer, and test which kind of saddle a plateau is at, where
+        there is time for it.
     page : a file for a browser, written anew after looks where there is time for it.
     title : what the training is called.
     samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
