@@ -1343,6 +1343,16 @@ def test_options_that_a_stored_state_contradicts_are_refused(tmp_path):
             told_afterwards(file, **wrong)
 
 
+def test_an_optimizer_that_is_named_needs_its_rate(tmp_path):
+    file = tmp_path / "step_40.pt"
+    torch.save(network(dtype=torch.float32).state_dict(), file)
+    with pytest.raises(InputError, match="give `rate`"):
+        told_afterwards(file, optimizer="adam")
+    with pytest.raises(InputError, match="`momentum` belongs to sgd"):
+        told_afterwards(file, optimizer="adam", rate=0.1, momentum=0.9)
+    assert told_afterwards(file, optimizer="radam", rate=0.1).state is not State.UNKNOWN
+
+
 def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):
     files = [str(checkpoints / f"step_{k}.pt") for k in (150, 300)]
     copy_of = tmp_path / "step_200.pt"
@@ -1370,7 +1380,7 @@ def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):
     [
         ([], "say with which activation"),
         (["--activation", "linear", "--optimizer", "lion", "--rate", "1"], "Unknown optimizer"),
-        (["--activation", "linear", "--optimizer", "adam"], "--rate"),
+        (["--activation", "linear", "--optimizer", "adam"], "leave --optimizer out"),
         (["--activation", "linear", "--loss", "cross-entropy"], "Labels|labels|one-hot"),
     ],
 )
