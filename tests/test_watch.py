@@ -394,8 +394,9 @@ def test_a_schedule_delays_the_drop():
         (lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 400), False),
         (lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.99), False),
         (lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 200), True),
+        (lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 2e-3, 1200), True),  # momentum, too
     ],
-    ids=["linear", "long", "cosine", "exponential", "restarts"],
+    ids=["linear", "long", "cosine", "exponential", "restarts", "one cycle"],
 )
 def test_a_rate_that_ends_before_the_drop_is_told(make, comes):
     """Against the training itself, which goes on as its schedule says."""

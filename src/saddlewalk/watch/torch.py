@@ -247,12 +247,13 @@ class Watch(AbstractWatch):
 
 
 def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
-    """Future rates as parts of the present one."""
-    now = float(optimizer.param_groups[0]["lr"])
+    """Future rates as parts of the present one; with momentum, where a schedule changes it, too."""
+    now = _pace(optimizer.param_groups[0])
     if schedule is None or now == 0 or _waits(schedule):
         return None
     if not hasattr(schedule, "get_lr"):
-        return lambda ahead: float(schedule(step + ahead)) / now
+        rate = float(optimizer.param_groups[0]["lr"])
+        return lambda ahead: float(schedule(step + ahead)) / rate
     # a copy all the way down, in which another optimizer stands for the one that trains
     groups = [{**group, "params": []} for group in optimizer.param_groups]
     pretended = _Pretended(groups)
@@ -268,10 +269,15 @@ def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
                 except ValueError:  # it has come to its end
                     rates.extend([rates[-1]] * (ahead + 1 - len(rates)))
                     break
-            rates.append(float(pretended.param_groups[0]["lr"]) / now)
+            rates.append(_pace(pretended.param_groups[0]) / now)
         return rates[ahead]
 
     return future
+
+
+def _pace(group: dict[str, Any]) -> float:
+    """How far small steps lead: a ball rolls 1/(1 - momentum) as far as a single step."""
+    return float(group["lr"]) / (1 - float(group.get("momentum", 0.0)))
 
 
 def _waits(schedule: Any) -> bool:
