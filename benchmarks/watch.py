@@ -4,8 +4,9 @@ Every training (`watch_runs`) runs twice from the same seed: once alone, to know
 a watch that looks at 30, 50 and 70% of each of them; and at parts of runs in which nothing is to come
 (ordinary starts; networks that seem converged). Both must give the same losses to the last digit. What a
 plateau is, is the rule of the watch itself (`saddlewalk.curves.find_plateaus`), here on what came. Writes
-watch.json and watch.md beside this file, or in `--out`. `python benchmarks/watch.py linear relu` runs the
-kinds whose name holds one of these words, and keeps the others; a word that is in none writes the page anew.
+watch.json and watch.md beside this file, or in `--out`. `python benchmarks/watch.py linear deep` runs the
+kind of this name, or the kinds whose name holds the word, and keeps the others; a word that is in none writes
+the page anew.
 """
 
 import argparse
@@ -23,6 +24,8 @@ HERE = Path(__file__).parent
 FRACTIONS = (0.3, 0.5, 0.7)
 CONTROLLED = 2
 """Seeds of which ordinary and converged runs are looked at."""
+IMPROVED, PATIENCE = 0.01, 0.1
+"""A loss that has not fallen by this part of itself for this part of the run is given up by patience."""
 MOST = 60_000
 """Steps for which a drop that was forecast on a control is waited for."""
 
@@ -52,6 +55,15 @@ def peers(course, now, plateau):
             else:
                 law = -b / a - now if a < 0 else math.inf
     return {"extrapolated": extrapolated, "gradient_norm": law}
+
+
+def stalled(course, now):
+    """Steps since the loss last fell by a hundredth of itself: what patience goes by."""
+    last, best = 0.0, math.inf
+    for step, loss in zip(course.steps, course.losses, strict=True):
+        if step <= now and loss < (1 - IMPROVED) * best:
+            last, best = step, loss
+    return float(now - last)
 
 
 # --- what is measured -----------------------------------------------------------------------------------
@@ -91,6 +103,7 @@ def measure(kind, optimizer, seed):
             **{"true_levels": [one.before, one.after]},
             **said(again.looks[now]),
             **peers(course, now, one),
+            "stalled": stalled(course, now),
         }
         for now, (number, part, one) in wanted.items()
     ]
@@ -121,6 +134,7 @@ def control(kind, optimizer, seed, ordinary):
             **{"kind": kind, "optimizer": optimizer, "seed": seed, "now": now},
             "control": "ordinary" if ordinary else "converged",
             **said(course.looks[now]),
+            "stalled": stalled(course, now),
         }
         if row["forecast"] is not None:
             row["came"] = came(kind, optimizer, seed, ordinary, now, course.looks[now].forecast)
@@ -153,7 +167,8 @@ def overhead(kind, optimizer):
 def jobs(words, optimizers, seeds):
     """Everything that is to be run, the first seeds of all kinds first."""
     all_ = not words
-    chosen = [kind for kind in KINDS if all_ or any(word in kind for word in words)]
+    named = lambda kind, word: kind == word or (word not in KINDS and word in kind)  # noqa: E731
+    chosen = [kind for kind in KINDS if all_ or any(named(kind, word) for word in words)]
     pairs = [
         (k, o) for k in chosen for o in KINDS[k].optimizers if not optimizers or o in optimizers
     ]
@@ -216,10 +231,22 @@ def inside(rows):
     return np.mean([r["low"] <= r["left"] <= r["high"] for r in told]) if told else math.nan
 
 
-def area(drops, controls):
-    """Area under the curve: how often a moment before a drop is told a larger chance than one without."""
-    a, b = np.array([r["chance"] for r in drops]), np.array([r["chance"] for r in controls])
+def area(drops, controls, score=lambda row: row["chance"]):
+    """Area under the curve: how often a moment before a drop has a larger score than one without."""
+    a, b = (np.array([score(row) for row in rows]) for rows in (drops, controls))
     return float(np.mean((a[:, None] > b[None]) + 0.5 * (a[:, None] == b[None])))
+
+
+def known_stalled(rows):
+    """Rows of which is known how long the loss stood still: of this state of the script."""
+    return [r for r in rows if "stalled" in r]
+
+
+def gives_up(rows):
+    """The part of some looks at which patience has given up."""
+    some = known_stalled(rows)
+    long = [r["stalled"] >= PATIENCE * KINDS[r["kind"]].steps for r in some]
+    return np.mean(long) if some else math.nan
 
 
 HEAD = """# The watch: forecasts of the next drop
@@ -232,17 +259,21 @@ as an infinite error ("none": more than half of them). Descent is on all data (g
 trained on seven tenths of modular addition with AdamW; its plateaus are those of its held-out loss, from
 its highest point on. Beside it what others would say at the same moments: the loss extrapolated along a
 line, and the law of the gradient norm with the degree that fits best, both on the second half of what was
-seen of the plateau.
+seen of the plateau; and at how many of these looks patience has given up: the loss has not fallen by
+{improved} of itself for {patience} of the run.
 
 How far to trust it: thresholds of the watch, learning rates of the attention networks and the widths of its
 intervals were chosen on these kinds and two of these seeds: errors and coverage are those of runs that it was
-tuned on. The probe is all the data here. Trainings it was not tuned on, with probes that are a part of the
-data, are in `benchmarks/watch_held_out.md`.
+tuned on. {older}The probe is all the data here. Trainings it was not tuned on, with probes that are a part of
+the data, are in `benchmarks/watch_held_out.md`.
 
 """
+OLDER = """Rows with a dash for patience, and their controls, are of an earlier state of the
+watch, and were not run again. """
 COLUMNS = (
     *("training", "optimizer", "seeds", "looks", "30%", "50%", "70%", "first", "later"),
-    *("no forecast", "in its interval", "loss extrapolated", "gradient norm", "gradients a look"),
+    *("no forecast", "in its interval", "loss extrapolated", "gradient norm", "patience gives up"),
+    "gradients a look",
 )
 
 
@@ -256,7 +287,8 @@ def line(kind, optimizer, rows):
     cells = (
         *(kind, optimizer, len({r["seed"] for r in rows}), len(rows), *parts, silent),
         *(f"{100 * inside(rows):.0f}%", percent(rows, "extrapolated")),
-        *(percent(rows, "gradient_norm"), f"{median([r['evaluations'] for r in rows]):.0f}"),
+        *(percent(rows, "gradient_norm"), f"{100 * gives_up(rows):.0f}%"),
+        f"{median([r['evaluations'] for r in rows]):.0f}",
     )
     return f"| {' | '.join(map(str, cells))} |".replace("nan%", "-").replace("inf%", "none")
 
@@ -281,6 +313,8 @@ def foot(known):
     plain = lambda r: KINDS[r["kind"]].two_layers and "adam" not in r["optimizer"]  # noqa: E731
     two, rest = [r for r in halves if plain(r)], [r for r in halves if not plain(r)]
     shares = ", ".join(f"{100 * o['share']:.1f}% ({o['looks']} looks)" for o in known["overhead"])
+    moves = lambda r: -r["stalled"] / r["now"]  # noqa: E731
+    stood = area(known_stalled(rows), known_stalled(nothing), moves)
     sure = [r for r in controls if r["chance"] >= 0.5 and r in nothing]
     return f"""
 - Two layers, descent with or without momentum, at 50%: median error {100 * median(map(error, two)):.2g}%
@@ -294,13 +328,18 @@ def foot(known):
 - "A drop comes": area under the curve of the chance that each look tells {area(rows, nothing):.3f};
   it is at least one half at {100 * np.mean([r["chance"] >= 0.5 for r in rows]):.0f}% of the looks before a
   drop, and at {100 * len(sure) / max(len(nothing), 1):.1f}% of the others.
+- Patience has given up at {100 * gives_up(rows):.0f}% of the looks before a drop, and at
+  {100 * gives_up(nothing):.0f}% of the others. The longer the loss has stood still, as a part of the steps so
+  far, the less it expects a drop: area under the curve {stood:.3f}.
 - Overhead with a budget of 5%: {shares}.
 - Losses of every training were the same to the last digit with and without the watch.
 """
 
 
 def page(known):
-    return HEAD.format(samples=SAMPLES) + table(known["forecasts"]) + "\n" + foot(known)
+    rule = {"improved": f"{100 * IMPROVED:g}%", "patience": f"{100 * PATIENCE:g}%"}
+    rule["older"] = OLDER if any("stalled" not in r for r in known["forecasts"]) else ""
+    return HEAD.format(samples=SAMPLES, **rule) + table(known["forecasts"]) + "\n" + foot(known)
 
 
 def main():

@@ -295,9 +295,9 @@ HEAD = """## Trainings it was not tuned on
 
 Made by `benchmarks/watch_held_out.py`: classification, regression, noise and parities, cross-entropy and
 squares, minibatches, ordinary starts and ones of a twentieth, probes of {probe} samples or fewer, two seeds,
-five looks at fixed steps. The upper half was looked at while the watch was mended (its last four data sets
-were a held-out half before, were seen then, and count as tuning since); the lower half, other data, networks,
-learning rates, batches and seeds, was fixed beforehand and run once, afterwards. What is true is read off the
+five looks at fixed steps. Other trainings, the part "tuning" of the script, were looked at while the watch
+was mended. Those called "held-out" here, other data, networks, learning rates, batches and seeds, were fixed
+beforehand and run once, afterwards, with the watch as it was then. What is true is read off the
 loss on all training data by the rule of a plateau that the watch has, too. "Yes" are looks that tell a chance
 of one half or more that a drop comes, with or without a step. A false alarm is a forecast of a drop that did
 not come between half and twice its time, in a run that was continued. Looks in the midst of a drop, or on a
@@ -305,7 +305,7 @@ plateau whose drop comes later than a watch looks ahead, count for neither side.
 
 """
 COLUMNS = (
-    *("half", "data", "looks", "before a drop", "of them yes", "of them with a step"),
+    *("part", "data", "looks", "before a drop", "of them yes", "of them with a step"),
     *("forecasts", "median error", "in their interval", "quiet", "of them yes"),
     *("false alarms", "area under the curve"),
 )
@@ -329,7 +329,7 @@ CHANCES = """
 What a chance is worth there: looks before a drop and quiet ones, by the chance that was told. It ranks looks;
 it is no frequency.
 
-| half | chance told | on average | a drop came | looks |
+| part | chance told | on average | a drop came | looks |
 | --- | --- | --- | --- | --- |
 """
 

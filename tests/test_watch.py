@@ -387,6 +387,59 @@ def test_a_schedule_delays_the_drop():
 
 
 @pytest.mark.parametrize(
+    ("make", "comes"),
+    [
+        (lambda o: torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.0, 400), False),
+        (lambda o: torch.optim.lr_scheduler.LinearLR(o, 1.0, 0.0, 1200), True),
+        (lambda o: torch.optim.lr_scheduler.CosineAnnealingLR(o, 400), False),
+        (lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.99), False),
+        (lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 200), True),
+        (lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 2e-3, 1200), True),  # momentum, too
+    ],
+    ids=["linear", "long", "cosine", "exponential", "restarts", "one cycle"],
+)
+def test_a_rate_that_ends_before_the_drop_is_told(make, comes):
+    """Against the training itself, which goes on as its schedule says."""
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    schedule = make(optimizer)
+    watch = Watch(
+        *(model, nn.MSELoss()),
+        **{"probe": (x, y), "optimizer": optimizer, "schedule": schedule},
+        **{"budget": 1e-9, "widths": False},
+    )
+    losses = []
+    for step in range(1200 if comes else 400):
+        if step == 100:
+            look, words = watch.look(), str(watch)
+        losses.extend(train(model, optimizer, x, y, 1, watch))
+        schedule.step()
+    dropped = np.flatnonzero(np.array(losses) < 0.7 * losses[0])
+    assert (len(dropped) > 0) == comes
+    assert "inf" not in words
+    if comes:
+        truth = int(np.argmax(np.array(losses) < look.forecast.middle))
+        assert look.forecast.left == pytest.approx(truth - 100, rel=0.05)
+    else:
+        assert look.state is State.RATE_ENDS, look
+        assert look.chance == 0
+        assert look.forecast is None
+        assert f"comes to its end, at step {look.step + look.seen:,.0f}" in words
+        assert optimizer.param_groups[0]["lr"] < 0.02 * 5e-3  # the schedule's own end
+        assert look.step + look.seen >= 400 - 20
+
+
+def test_a_rate_of_nothing_is_told():
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 0.0)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
+    assert watch.look().state is State.UNKNOWN
+    assert "its learning rate is 0" in str(watch)
+
+
+@pytest.mark.parametrize(
     "make",
     [
         lambda o: torch.optim.lr_scheduler.SequentialLR(
@@ -650,6 +703,54 @@ def test_looks_keep_to_their_part_of_the_time(monkeypatch):
     assert budget.share <= 0.0501
 
 
+@pytest.mark.parametrize("unlucky", [0, 1, 5])
+def test_one_bad_moment_does_not_silence_a_watch(monkeypatch, unlucky):
+    """On a clock of our own: a step takes 4 s, a gradient 1 s, but for some after the very first."""
+    now, calls, gradient = [0.0], [0], ModuleLandscape.loss_and_gradient
+
+    def slow(landscape, weights):
+        calls[0] += 1
+        now[0] += 200.0 if 1 < calls[0] <= 1 + unlucky else 1.0
+        return gradient(landscape, weights)
+
+    monkeypatch.setattr("saddlewalk.watch.budget.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(ModuleLandscape, "loss_and_gradient", slow)
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    for _ in range(12_000):
+        now[0] += 4.0
+        watch.step(4.65)
+        if watch.looks:
+            break
+    assert watch.looks
+    assert watch.looks[0].state is State.PLATEAU
+    assert watch.looks[0].forecast is not None
+    assert watch.budget.share <= 0.05
+
+
+def test_a_look_keeps_room_for_what_follows_the_search():
+    """Asked for few gradients it takes no more, however stiff the network is."""
+    x, y = data()
+    watch = Watch(network(3.0), nn.MSELoss(), probe=(x, y), widths=False)
+    weights, rule = watch.weights(), Descent(5e-3)
+    for most in (20, 50, 100):
+        ahead = train_ahead(watch.landscape, weights, rule, horizon=1e6, most=most)
+        assert ahead.evaluations <= most + 6  # a step of the fewest, and what follows it
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_widths_are_counted_where_there_is_time_or_one_asks(asked):
+    x, y = data()
+    model = network()
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9)
+    train(model, optimizer, x, y, 600)  # one mode has been learned
+    look = watch.look() if asked else watch.look(most=100, seconds=1e-3)
+    assert look.widths == ({"0": 1} if asked else {})
+
+
 def test_a_budget_is_positive():
     with pytest.raises(InputError, match="budget"):
         Budget(0.0)
@@ -664,6 +765,16 @@ def test_losses_are_kept_in_little_room():
     assert np.mean(loss) == pytest.approx(0.7, abs=1e-3)
     assert record.recent() == 0.25
     assert record.still_since(0.25, 0.05) == pytest.approx(60_000, abs=2 * record.width)
+
+
+def test_losses_of_few_steps_stay_where_they_are():
+    """Most steps have none: bins are joined three times, and none of them is lost."""
+    record, known = LossRecord(), {100: 9.0, 300: 8.0, 500: 8.0, 2500: 4.0, 6000: 1.0, 14_001: 0.5}
+    for step in range(1, 14_002):
+        record.add(known.get(step, math.nan))
+    steps, loss = record.curve()
+    np.testing.assert_allclose(steps, np.array(list(known)) - 0.5)
+    np.testing.assert_allclose(loss, list(known.values()))
 
 
 # --- what goes wrong --------------------------------------------------------------------------------
@@ -715,6 +826,48 @@ def test_a_probe_that_does_not_fit_is_refused():
         Watch(network(), nn.MSELoss(), probe=(x[:, :3], y))
     with pytest.raises(InputError):
         Watch(network(), nn.MSELoss(), probe=x)
+
+
+def test_targets_that_would_be_compared_with_each_output_are_refused():
+    x, y = data()
+    model = network(sizes=(4, 5, 1))
+    flat = y[:, 0]
+    for loss in (nn.MSELoss(), nn.functional.l1_loss, lambda f, t: ((f - t) ** 2).mean()):
+        with pytest.raises(InputError, match=r"reshape\(\(64, 1\)\)"):
+            Watch(model, loss, probe=(x, flat))
+        Watch(model, loss, probe=(x, y[:, :1]))
+    Watch(model, lambda f, t: ((f[:, 0] - t) ** 2).mean(), probe=(x, flat))
+    Watch(model, lambda f, t: ((f - t.reshape(f.shape)) ** 2).mean(), probe=(x, flat))
+    Watch(nn.Sequential(model, nn.Flatten(0)), nn.MSELoss(), probe=(x, flat))
+    Watch(network(sizes=(4, 5, 3)), nn.CrossEntropyLoss(), probe=(x, (flat > 0).long()))
+
+
+def test_a_loss_of_a_step_is_one_number():
+    x, y = data()
+    watch = Watch(network(), nn.MSELoss(), probe=(x, y))
+    for wrong in (None, "x", torch.ones(3), [1.0]):
+        with pytest.raises(InputError, match="one number"):
+            watch.step(wrong)
+    assert watch.steps == 0
+    for right in (1.0, np.float32(1.0), torch.ones((), requires_grad=True), torch.ones(1)):
+        watch.step(right)
+    assert watch.steps == 4
+
+
+@pytest.mark.parametrize(("before", "words"), [(False, "is trained by now"), (True, "is frozen")])
+def test_a_layer_that_is_frozen_or_set_free_later_is_told(before, words):
+    x, y = data()
+    model = network()
+    model[0].weight.requires_grad_(before)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    watch.look()
+    model[0].weight.requires_grad_(not before)
+    with pytest.warns(UserWarning, match=rf"'0\.weight' {words}"):
+        watch.look()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch.look()  # said once
 
 
 def test_a_probe_on_another_device_is_refused():
@@ -836,6 +989,37 @@ def test_a_watch_can_be_kept_and_drawn(watched, tmp_path):
     assert watch.history["looks"].sizes["look"] == 4
 
 
+@pytest.mark.parametrize(
+    ("scale", "sizes", "kind"),
+    [(1e-3, (4, 5, 2), "strict saddle"), (5e-2, (4, 5, 5, 2), "degenerate saddle")],
+)
+def test_the_kind_of_saddle_is_told_where_one_asks(scale, sizes, kind):
+    """At zero two layers have negative curvature, and three have none."""
+    x, y = data()
+    model = network(scale, sizes=sizes)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer)
+    train(model, optimizer, x, y, 50, watch)
+    assert watch.look().saddle == kind
+    assert f"; {kind}; units in use: 0" in str(watch)
+    assert not watch.look(most=200, seconds=1e-9).saddle
+
+
+def test_growth_from_look_to_look_is_drawn():
+    """On the first plateau all units come to grow by the largest singular value, a step at a time."""
+    x, y = data()
+    model = network(1e-5)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-3)
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, budget=1e-9, widths=False)
+    train(model, optimizer, x, y, 401, watch, looks=(200, 300, 400))
+    watch.look()  # twice at one step
+    s = np.linalg.svd((y.T @ x).numpy() / len(x))[1][0]  # the mean is over two outputs, too
+    axes = watch.plot()
+    drawn = np.array([patch.get_data().values for patch in axes[3].patches])
+    assert drawn.shape == (7, 3)
+    np.testing.assert_allclose(drawn[:, :2], 100 * np.log1p(5e-3 * s), rtol=0.05)
+
+
 def test_the_page_shows_the_present(watched):
     watch, page = watched
     words = page.read_text()
@@ -856,13 +1040,21 @@ def test_numbers_for_a_logger_are_flat(watched):
 # --- other loops ------------------------------------------------------------------------------------
 
 
-def test_lightning_calls_the_watch():
+def falls_to_zero(step, ahead, total):
+    """How a rate that falls along a line to zero goes on, as a part of the present one."""
+    return (1 - (step + ahead) / total) / (1 - step / total)
+
+
+@pytest.mark.parametrize("batches", [1, 4])
+def test_lightning_calls_the_watch(batches):
+    """Once for each step of the optimizer, with the mean loss; schedule and clipping are the trainer's."""
     lightning = pytest.importorskip("lightning.pytorch")
     from torch.utils.data import DataLoader, TensorDataset
 
     from saddlewalk.torch import lightning_watch
 
     x, y = data(dtype=torch.float32)
+    seen = []
 
     class Module(lightning.LightningModule):
         def __init__(self):
@@ -870,14 +1062,23 @@ def test_lightning_calls_the_watch():
             self.net = network(1e-2, dtype=torch.float32)
 
         def training_step(self, batch):
-            return nn.MSELoss()(self.net(batch[0]), batch[1])
+            loss = nn.MSELoss()(self.net(batch[0]), batch[1])
+            seen.append(loss.item())
+            return loss
 
         def configure_optimizers(self):
-            return torch.optim.SGD(self.parameters(), 5e-3)
+            optimizer = torch.optim.SGD(self.parameters(), 5e-3)
+            scheduler = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, 1000)
+            return {
+                "optimizer": optimizer,
+                "lr_scheduler": {"scheduler": scheduler, "interval": "step"},
+            }
 
     callback = lightning_watch(nn.MSELoss(), probe=(x, y), part="net", budget=100.0, widths=False)
     trainer = lightning.Trainer(
         max_epochs=20,
+        accumulate_grad_batches=batches,
+        gradient_clip_val=0.5,
         callbacks=[callback],
         logger=False,
         enable_checkpointing=False,
@@ -888,13 +1089,20 @@ def test_lightning_calls_the_watch():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Lightning's own advice on workers
         trainer.fit(Module(), DataLoader(TensorDataset(x, y), batch_size=16))
-    assert callback.watch.steps == 80
+    steps = 20 * 4 // batches
+    assert callback.watch.steps == trainer.global_step == steps
+    means = np.array(seen).reshape(-1, batches).mean(axis=1)
+    np.testing.assert_allclose(callback.watch.record.losses, means, rtol=1e-5)
     assert callback.watch.samples == len(x)
+    assert callback.watch.clip == 0.5
+    assert callback.watch.rule().future(100) == pytest.approx(falls_to_zero(steps, 100, 1000))
     assert callback.watch.looks
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
+@pytest.mark.parametrize("own", [False, True])
+def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path, own):
+    """With its schedule and its clipping, where the user does not say otherwise."""
     transformers = pytest.importorskip("transformers")
     from saddlewalk.torch import trainer_watch
 
@@ -911,13 +1119,23 @@ def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
             logits[:, :-1].reshape(-1, 11), labels[:, 1:].reshape(-1)
         )
 
+    options = {"clip": 3.0, "schedule": None} if own else {}
     callback = trainer_watch(
-        loss, probe=({"input_ids": tokens}, tokens), budget=100.0, widths=False
+        loss, probe=({"input_ids": tokens}, tokens), budget=100.0, widths=False, **options
     )
+    futures = []
+
+    class Asks(transformers.TrainerCallback):
+        def on_step_end(self, args, state, control, **known):
+            if state.global_step == 12:
+                futures.append(callback.watch.rule().future)
+                futures.append([] if futures[0] is None else [futures[0](k) for k in range(8)])
+
     arguments = transformers.TrainingArguments(
         output_dir=str(tmp_path),
         max_steps=20,
-        per_device_train_batch_size=8,
+        per_device_train_batch_size=4,
+        gradient_accumulation_steps=2,
         logging_steps=1,
         report_to=[],
         use_cpu=True,
@@ -925,11 +1143,13 @@ def test_the_trainer_of_hugging_face_calls_the_watch(tmp_path):
         save_strategy="no",
     )
     transformers.Trainer(
-        model=model, args=arguments, train_dataset=rows, callbacks=[callback]
+        model=model, args=arguments, train_dataset=rows, callbacks=[callback, Asks()]
     ).train()
     assert callback.watch.steps == 20
     assert callback.watch.looks
     assert any(look.state is not State.UNKNOWN for look in callback.watch.looks)
+    assert callback.watch.clip == (3.0 if own else 1.0)
+    assert futures[1] == pytest.approx([] if own else [falls_to_zero(12, k, 20) for k in range(8)])
 
 
 def test_a_jax_loop_with_optax():
@@ -948,6 +1168,9 @@ def test_a_jax_loop_with_optax():
         "v": 1e-3 * jax.random.normal(keys[1], (5, 2)),
     }
     squared = lambda f, t: jnp.mean((f - t) ** 2)  # noqa: E731
+    one = {"u": start["u"], "v": start["v"][:, :1]}
+    with pytest.raises(InputError, match="each output with each target"):
+        watching.Watch(answer, one, squared, probe=(x, y[:, 0]))
     chains = {
         "sgd": (optax.sgd(5e-3), watching.Sgd(5e-3), 0.03),
         "adam": (optax.adam(3e-4), watching.Adam(3e-4), 0.25),
@@ -1010,6 +1233,127 @@ def test_checkpoints_tell_the_same(checkpoints):
     assert all(abs(one.happened - one.forecast.step) <= 150 for one in seen)
 
 
+def test_drops_between_distant_checkpoints_are_bracketed(tmp_path):
+    """Thousands of steps, losses at seven of them: what is not known is not made up, and is no mistake."""
+    from saddlewalk.watch.checkpoints import watch_checkpoints
+
+    x, y = data(dtype=torch.float32)
+    model = network(1e-2, dtype=torch.float32)
+    optimizer = torch.optim.SGD(model.parameters(), 5e-4)
+    kept, losses, files = (500, 1000, 1500, 4500, 6000, 8000, 14_000), [], []
+    for before, step in itertools.pairwise((0, *kept)):
+        losses.append(train(model, optimizer, x, y, step - before))
+        files.append(tmp_path / f"step_{step}.pt")
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, files[-1])
+    losses = np.concatenate(losses)
+    record = watch_checkpoints(files, x.numpy(), y.numpy(), activation="linear")
+    np.testing.assert_allclose(record.losses, losses[np.array(kept) - 1], rtol=1e-3)
+    seen = [one for one in record.outcomes if math.isfinite(one.happened)]
+    assert any(one.vague for one in seen)
+    for one in seen:
+        truth = int(one.forecast.made) + np.argmax(
+            losses[int(one.forecast.made) :] < one.forecast.middle
+        )
+        assert one.earliest - 1 <= truth <= one.latest + 1
+        assert one.inside == (one.forecast.low <= truth <= one.forecast.high)
+        near = [k for k in kept if one.earliest - 1 <= k <= one.latest + 1]
+        assert not one.vague or one.came == f"between {near[0]:,} and {near[1]:,}"
+    assert record.mistakes(14_000) == []
+
+
+def stored(folder, make, unmarked=()):
+    """A checkpoint in the middle of a plateau, and the training that goes on from it."""
+    x, y = data(dtype=torch.float32)
+    model = network(dtype=torch.float32)
+    optimizer = make(model.parameters())
+    train(model, optimizer, x, y, 40)
+    state = optimizer.state_dict()
+    for name in unmarked:  # as of an older PyTorch
+        del state["param_groups"][0][name]
+    torch.save({"model": model.state_dict(), "optimizer": state}, folder / "step_40.pt")
+    return folder / "step_40.pt", model, optimizer
+
+
+def told_live(model, optimizer):
+    x, y = data(dtype=torch.float32)
+    for p in model.parameters():
+        p.grad = None  # a file does not hold the last batch
+    watch = Watch(model, nn.MSELoss(), probe=(x, y), optimizer=optimizer, widths=False)
+    watch.go_to(40, watch.landscape.loss(watch.weights()))
+    return watch.look()
+
+
+def said(look):
+    return look.state, look.chance, look.forecast
+
+
+def told_afterwards(file, **options):
+    from saddlewalk.watch.checkpoints import watch_checkpoints
+
+    x, y = (part.numpy() for part in data(dtype=torch.float32))
+    return watch_checkpoints([file], x, y, activation="linear", **options).looks[0]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.SGD(p, 1e-3, momentum=0.9),
+        lambda p: torch.optim.Adam(p, 1e-3),
+        lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=1.0),
+        lambda p: torch.optim.NAdam(p, 1e-3),
+        lambda p: torch.optim.RAdam(p, 1e-3),
+        lambda p: torch.optim.RMSprop(p, 5e-4),
+    ],
+    ids=["sgd", "adam", "adamw", "nadam", "radam", "rmsprop"],
+)
+def test_a_stored_state_says_which_optimizer_it_is_of(make, tmp_path):
+    """What is told from the file is what is told of the training itself; so with another rate."""
+    file, model, optimizer = stored(tmp_path, make)
+    own = said(told_afterwards(file))
+    assert own == said(told_live(model, optimizer))
+    first = optimizer.param_groups[0]["lr"]
+    optimizer.param_groups[0]["lr"] = 2 * first
+    faster = said(told_afterwards(file, rate=2 * first))
+    assert faster == said(told_live(model, optimizer))
+    assert faster != own
+    assert State.UNKNOWN not in faster
+
+
+@pytest.mark.parametrize("make", [torch.optim.Adamax, torch.optim.Adagrad, torch.optim.Adadelta])
+def test_a_stored_state_of_an_unknown_law_gives_no_forecast(make, tmp_path):
+    file, *_ = stored(tmp_path, make)
+    assert told_afterwards(file, rate=1e-3).state is State.UNKNOWN
+    with pytest.raises(InputError, match="not known here, not of adam"):
+        told_afterwards(file, optimizer="adam")
+
+
+def test_a_stored_state_without_a_mark_is_taken_for_adam(tmp_path):
+    make = lambda p: torch.optim.AdamW(p, 1e-3, weight_decay=1.0)  # noqa: E731
+    file, model, optimizer = stored(tmp_path, make, ["decoupled_weight_decay"])
+    with pytest.warns(UserWarning, match="adam or adamw: taken for adam"):
+        guessed = told_afterwards(file)
+    said = told_afterwards(file, optimizer="adamw")
+    assert said.forecast == told_live(model, optimizer).forecast
+    assert guessed.forecast != said.forecast
+
+
+def test_options_that_a_stored_state_contradicts_are_refused(tmp_path):
+    file, *_ = stored(tmp_path, torch.optim.Adam)
+    for wrong in ({"optimizer": "sgd", "rate": 0.1}, {"optimizer": "radam"}, {"momentum": 0.9}):
+        with pytest.raises(InputError, match=f"leave `{next(iter(wrong))}` out"):
+            told_afterwards(file, **wrong)
+
+
+def test_an_optimizer_that_is_named_needs_its_rate(tmp_path):
+    file = tmp_path / "step_40.pt"
+    torch.save(network(dtype=torch.float32).state_dict(), file)
+    with pytest.raises(InputError, match="give `rate`"):
+        told_afterwards(file, optimizer="adam")
+    with pytest.raises(InputError, match="`momentum` belongs to sgd"):
+        told_afterwards(file, optimizer="adam", rate=0.1, momentum=0.9)
+    assert told_afterwards(file, optimizer="radam", rate=0.1).state is not State.UNKNOWN
+
+
 def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):
     files = [str(checkpoints / f"step_{k}.pt") for k in (150, 300)]
     copy_of = tmp_path / "step_200.pt"
@@ -1037,7 +1381,7 @@ def test_the_command_warns_of_duplicates(checkpoints, tmp_path, run):
     [
         ([], "say with which activation"),
         (["--activation", "linear", "--optimizer", "lion", "--rate", "1"], "Unknown optimizer"),
-        (["--activation", "linear", "--optimizer", "adam"], "--rate"),
+        (["--activation", "linear", "--optimizer", "adam"], "leave --optimizer out"),
         (["--activation", "linear", "--loss", "cross-entropy"], "Labels|labels|one-hot"),
     ],
 )

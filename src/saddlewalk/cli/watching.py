@@ -19,9 +19,18 @@ from saddlewalk.errors import import_extra
     help="mse (mean over outputs), squared (half their sum), cross-entropy (labels), logistic, huber.",
 )
 @click.option("--activation", help="Between the layers, where files hold weights alone.")
-@click.option("--optimizer", help="sgd, adam or adamw, where files do not hold its state.")
-@click.option("--rate", type=float, help="Its learning rate; without one nothing is forecast.")
-@click.option("--momentum", type=float, default=0.0, show_default=True, help="Its momentum.")
+@click.option(
+    "--optimizer",
+    help="sgd, adam, adamw, nadam, radam or rmsprop, where files do not say by its state.",
+)
+@click.option(
+    "--rate",
+    type=float,
+    help="Its learning rate, also instead of the one in the files; without any nothing is forecast.",
+)
+@click.option(
+    "--momentum", type=float, default=0.0, show_default=True, help="Of sgd, where files do not say."
+)
 @click.option("--out", help="Folder for result, figure and configuration.")
 @click.option("--force", is_flag=True, help="Replace a result folder that exists.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object on stdout.")

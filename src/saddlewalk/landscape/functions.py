@@ -5,6 +5,7 @@ inside the package's own context, whatever the precision of its parameters. Inte
 leaves that are no real numbers are constants, and so is what `frozen` names.
 """
 
+import math
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ from jaxtyping import Array, Float
 
 from saddlewalk.errors import InputError
 from saddlewalk.landscape.base import AbstractLandscape, Outputs, Product, Vector, laid_out
-from saddlewalk.landscape.losses import as_function
+from saddlewalk.landscape.losses import as_function, check_pairs
 from saddlewalk.precision import in_float64
 
 Network = Callable[[Any, Any], Array]
@@ -284,6 +285,15 @@ class FunctionLandscape(AbstractLandscape):
                 f"The loss does not take outputs of shape {self._shape} with targets of shape "
                 f"{self._y.shape} ({self._y.dtype}): {str(error).splitlines()[0]}"
             ) from error
+        if self._y.shape != self._shape and self._y.size == math.prod(self._shape):
+            check_pairs(self._tried, self._y.reshape(self._shape).astype(np.float64), self._y)
+
+    def _tried(self, outputs: np.ndarray, targets: np.ndarray) -> float | None:
+        """The loss of some outputs and targets, if it can be had."""
+        try:
+            return float(self._price(outputs, targets))
+        except (TypeError, ValueError, IndexError):
+            return None
 
 
 def landscape_of(model: Any, data: Any, loss: Any, **options: Any) -> AbstractLandscape:

@@ -43,6 +43,34 @@ def check_name(loss: Any) -> None:
         raise InputError(f"Unknown loss '{loss}'.{nearest(loss, NAMED)}")
 
 
+def check_pairs(cost: Callable[[Any, Any], float | None], outputs: Any, targets: Any) -> None:
+    """Refuse targets of another shape than the outputs where each of them is compared with each output.
+
+    Shapes (n, 1) and (n,) become (n, n) in a difference. Then the order of the targets does not matter, as it
+    does where each output has one.
+
+    Parameters
+    ----------
+    cost : loss of outputs and targets; `None` where it cannot be had.
+    outputs : the targets as numbers in the shape of the outputs.
+    targets : of the probe.
+    """
+    order = np.arange(len(targets))[::-1].copy()
+
+    def any_order(there: Any) -> bool:
+        one, other = cost(outputs, there), cost(outputs, there[order])
+        return one is None or other is None or math.isclose(one, other, rel_tol=_SAME)
+
+    if not any_order(targets) or any_order(targets.reshape(outputs.shape)):
+        return
+    shape = tuple(outputs.shape)
+    raise InputError(
+        f"The outputs have shape {shape}, the targets {tuple(targets.shape)}: this loss compares each output "
+        f"with each target. Give targets in the shape of the outputs, here and in training: "
+        f"`targets.reshape({shape})`."
+    )
+
+
 def as_function(loss: Any) -> Callable[[Array, Array], Array]:
     """The loss of outputs `(n, ...)` and targets for JAX.
 

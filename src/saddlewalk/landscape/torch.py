@@ -10,6 +10,7 @@ kernels have no second derivative.
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from torch import nn
 
 from saddlewalk.errors import InputError
 from saddlewalk.landscape.base import AbstractLandscape, Outputs, Product, Vector, laid_out
-from saddlewalk.landscape.losses import check_name
+from saddlewalk.landscape.losses import check_name, check_pairs
 from saddlewalk.landscape.torch_module import (
     as_numpy,
     flat,
@@ -38,6 +39,7 @@ from saddlewalk.landscape.torch_probe import (
     some,
     taking,
     the_tensor,
+    tried,
 )
 
 Loss = Callable[[torch.Tensor, Any], torch.Tensor]
@@ -382,6 +384,9 @@ class ModuleLandscape(AbstractLandscape):
             state = {**self._constants(), **self._tensors(self.weights)}
             whole = torch.func.functional_call(self.module, state, args, kwargs)
             check_whole_answer(whole, self._select(whole), self._loss, self._targets)
+        if self._targets.shape != self._shape and self._targets.numel() == math.prod(self._shape):
+            like = self._targets.reshape(self._shape).to(self._answer_dtype)
+            check_pairs(partial(tried, self._loss), like, self._targets)
         with pricing(self._shape, self._targets), torch.no_grad():
             self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
 

@@ -129,7 +129,7 @@ def check_whole_answer(
     """
     if isinstance(whole, torch.Tensor):
         return
-    prices = [_tried(loss, one, targets) for one in (whole, chosen)]
+    prices = [tried(loss, one, targets) for one in (whole, chosen)]
     if prices[0] is not None and (prices[1] is None or prices[0] != prices[1]):
         raise InputError(
             f"The module returns {type(whole).__name__}, of which one tensor is looked at, and this loss "
@@ -179,8 +179,14 @@ def some(inputs: Any, samples: slice) -> Any:
     return inputs[samples]
 
 
-def _tried(loss: Callable[[Any, Any], Any], answer: Any, targets: Any) -> float | None:
-    """The loss of an answer, if it can be had."""
+def tried(loss: Callable[[Any, Any], Any], answer: Any, targets: Any) -> float | None:
+    """The loss of an answer, if it can be had.
+
+    Parameters
+    ----------
+    loss : loss(outputs, targets).
+    answer, targets : its arguments.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:

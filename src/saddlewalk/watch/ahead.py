@@ -27,7 +27,8 @@ from saddlewalk.watch.stabilized import chebyshev_step, stages_for
 
 _TOLERANCE = 2e-3
 """Error of a step, relative to each unit."""
-_MOST_STAGES = 200
+_MOST_STAGES, _SHORTEST = 200, 5
+"""Gradients of a step at most, and those that the last one may take where no more are left."""
 _POWERS = 8
 _GROW, _SHRINK, _SAFETY = 3.0, 0.2, 0.8
 _RESOLVED = 100
@@ -234,9 +235,9 @@ def follow_flow(
     path.add(0.0, loss, slope, force, weights)
     while time < end and calls < most:
         step = min(step, end - time)
-        stages = stages_for(step * radius)
-        if stages > _MOST_STAGES:
-            step *= 0.9 * (_MOST_STAGES / stages) ** 2
+        stages, longest = stages_for(step * radius), max(min(_MOST_STAGES, most - calls), _SHORTEST)
+        if stages > longest:
+            step *= 0.9 * (longest / stages) ** 2
             continue
         place = chebyshev_step(push, weights, force, step, stages)
         after, slope, force_after = look(place)

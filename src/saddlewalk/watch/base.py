@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _FAR = 8.0
 """How far is looked ahead, in times of the steps made so far."""
-_MOST = 3000
+MOST = 3000
 """Gradients of one look at most, where there is no budget."""
 _SOON = 500
 """Steps that are looked ahead at least."""
@@ -44,6 +44,9 @@ _MANY_UNITS = 512
 """Units whose lengths are kept."""
 _PAGE_PRICE = 1.0
 """Seconds that a page is thought to take before one was written."""
+_TIMED, _BESIDE = 5, 3.0
+"""Gradients that are timed, and how many times the fastest of them a look takes for one, with all that it
+does beside, as long as none has told."""
 _TEST_PRICE, _PATIENCE = 600, 30.0
 """Gradients that a saddle test is thought to cost, and seconds that it may take."""
 _JUDGED = 20
@@ -51,8 +54,8 @@ _JUDGED = 20
 _STILL = 0.05
 """The loss has stood still since it was last further from its level than this part."""
 _WIDE_ENOUGH, _WIDTH_PRICE = 0.5, 500
-"""Part of what is left of a look's budget that effective widths may take, and gradients that they are
-thought to cost before they were counted once."""
+"""Part of what is left of a look that effective widths may take, and gradients that they are thought to cost
+before they were counted once."""
 
 
 class AbstractWatch(abc.ABC):
@@ -62,7 +65,8 @@ class AbstractWatch(abc.ABC):
     ----------
     landscape : the network with a probe and its loss.
     budget : what looks may take, as a part of the training time.
-    widths : count the units in use of each hidden layer, where there is time for it.
+    widths : count the units in use of each hidden layer, and test which kind of saddle a plateau is at, where
+        there is time for it.
     page : a file for a browser, written anew after looks where there is time for it; none by default.
     title : what the training is called.
     samples : how many samples the training data have; by default the probe is taken for all of them.
@@ -86,22 +90,26 @@ class AbstractWatch(abc.ABC):
         self.landscape, self.held_out = landscape, held_out
         self.samples = checked_samples(samples, landscape.sample_count)
         self.clip = checked_clip(clip)
-        self.budget = Budget(budget)
+        Budget(budget)  # what is no budget is told before anything is computed
         self.title = title
         self.looks: list[Look] = []
         self.began_to_fail: str = ""
         """Where numbers stopped being finite, in a sentence; empty as long as they are."""
         self._losses = LossRecord()
         self._blocks = Blocks(landscape)
-        self._widths = widths
+        self._widths = self._tests = widths
         self._width_seconds = math.nan
         self._page = None if page is None else Path(page)
         if self._page is not None and not self._page.parent.is_dir():
             raise InputError(f"There is no folder {self._page.parent} for the page; make it first.")
         self._page_seconds = _PAGE_PRICE
         self._told_other = False
-        with self.budget.look(0):
-            self._time_a_gradient()
+        with (
+            landscape.probing()
+        ):  # the first call of all may compile: training would wait for that, too
+            self._first_loss = landscape.loss_and_gradient(landscape.weights)[0]
+        self.budget = Budget(budget)
+        self._time_gradients()
 
     @abc.abstractmethod
     def weights(self) -> Vector:
@@ -113,18 +121,22 @@ class AbstractWatch(abc.ABC):
 
     # --- what a training loop calls ------------------------------------------------------------------
 
-    def _count(self, loss: float) -> Look | None:
+    def _count(self, loss: Any) -> Look | None:
         """One more step was made; look if it is time."""
-        value = float(loss)
+        value = _as_number(loss)
         self._losses.add(value)
         if not math.isfinite(value):
             self._failed(value)
             return None
-        if self.began_to_fail or not self.budget.allows(self.steps):
+        if self.began_to_fail:
+            return None
+        if not self.budget.allows(self.steps):
+            if self.budget.doubtful(self.steps):
+                self._time_gradients()
             return None
         return self.look(most=self.budget.affordable(), seconds=self.budget.left)
 
-    def look(self, most: int = _MOST, seconds: float = math.inf) -> Look:
+    def look(self, most: int = MOST, seconds: float = math.inf) -> Look:
         """Look now, whatever the budget says.
 
         Parameters
@@ -132,12 +144,12 @@ class AbstractWatch(abc.ABC):
         most : gradients on the probe that may be spent.
         seconds : time that may be spent.
         """
+        until = time.perf_counter() + seconds
         with self.budget.look(self.steps), self.landscape.probing():
             look = self._seen(most, seconds)
             self.looks.append(look)
             self._check_loss(look)
-            asked = math.isinf(seconds)
-            if self._page is not None and (asked or self.budget.left > self._page_seconds):
+            if self._page is not None and self._page_seconds < until - time.perf_counter():
                 self.write_page(self._page)
         return look
 
@@ -232,14 +244,16 @@ class AbstractWatch(abc.ABC):
 
     # --- a look --------------------------------------------------------------------------------------
 
-    def _time_a_gradient(self) -> None:
-        """What looks are made of; the first call of all may compile, and is not counted."""
-        with self.landscape.probing():
+    def _time_gradients(self) -> None:
+        """What looks are made of: the fastest of a few gradients, because others may have been in the way."""
+        seconds = []
+        with self.budget.look(self.steps), self.landscape.probing():
             weights = self.landscape.weights
-            self._first_loss = self.landscape.loss_and_gradient(weights)[0]
-            start = time.perf_counter()
-            self.landscape.loss_and_gradient(weights)
-            self.budget.gradient = time.perf_counter() - start
+            for _ in range(_TIMED):
+                start = time.perf_counter()
+                self.landscape.loss_and_gradient(weights)
+                seconds.append(time.perf_counter() - start)
+        self.budget.gradient = min(self.budget.gradient, _BESIDE * min(seconds))
 
     def _seen(self, most: int, seconds: float) -> Look:
         start = time.perf_counter()
@@ -248,7 +262,6 @@ class AbstractWatch(abc.ABC):
             self._failed(math.nan)
             return self._short(weights, State.NOT_FINITE, start)
         loss, gradient = self.landscape.loss_and_gradient(weights)
-        self.budget.gradient = time.perf_counter() - start
         if not math.isfinite(loss) or not np.isfinite(gradient).all():
             self._failed(loss)
             return self._short(weights, State.NOT_FINITE, start)
@@ -256,12 +269,17 @@ class AbstractWatch(abc.ABC):
         norm = float(np.linalg.norm(gradient))
         if rule is None:
             return self._short(weights, State.UNKNOWN, start, loss, norm)
-        outlook, used, steep = self._outlook(weights, rule, most, start + seconds)
+        until = start + seconds
+        searched = start + self.budget.for_the_search(seconds)
+        outlook, used, steep = self._outlook(weights, rule, most, searched)
         beyond = Sampling()
         if steep is not None and outlook.state is State.PLATEAU:
             beyond = beyond_the_probe(self.landscape, steep, self.samples)
         state = State.BY_HEART if beyond.by_heart else outlook.state
-        if state is State.NO_DROP and self._is_minimum(weights, start + seconds):
+        kind = None
+        if state is State.NO_DROP or (state is State.PLATEAU and self._tests):
+            kind = self._kind(weights, until)
+        if state is State.NO_DROP and kind is PointKind.MINIMUM:
             state = State.MINIMUM
         return Look(
             step=self.steps,
@@ -269,13 +287,14 @@ class AbstractWatch(abc.ABC):
             gradient_norm=norm,
             state=state,
             seen=outlook.seen,
-            widths=self._widths_at(weights),
+            widths=self._widths_at(weights, until),
             forecast=None if beyond.by_heart else self._told(outlook, rule, beyond),
             sizes=self._blocks.lengths(weights)[:_MANY_UNITS],
             seconds=time.perf_counter() - start,
             evaluations=used + 1,
             chance=0.0 if state is State.MINIMUM else outlook.chance(beyond.early),
             held_out=self._held_out_loss(weights),
+            saddle=str(kind) if kind is not None and kind.is_saddle else "",
         )
 
     def _held_out_loss(self, weights: Vector) -> float:
@@ -305,13 +324,13 @@ class AbstractWatch(abc.ABC):
         outlook = read(ahead, rule, search, past, standing)
         return outlook, ahead.evaluations, ahead.steep
 
-    def _is_minimum(self, weights: Vector, until: float) -> bool:
-        """Whether the saddle test says so, where there is time for it."""
+    def _kind(self, weights: Vector, until: float) -> PointKind | None:
+        """What the saddle test says, where there is time for it."""
         left = until - time.perf_counter()
         if self.held_out is not None or left < _TEST_PRICE * self.budget.gradient:
-            return False
+            return None
         with Progress("saddle test", False) as bar, patience(min(left, _PATIENCE), bar):
-            return saddle_report(self.landscape, weights).kind is PointKind.MINIMUM
+            return saddle_report(self.landscape, weights).kind
 
     def _standing(self, level: float) -> float:
         """The level of the plateau by the last look, if its drop is still to come."""
@@ -350,16 +369,16 @@ class AbstractWatch(abc.ABC):
         seconds = time.perf_counter() - start
         return Look(self.steps, loss, norm, state, math.nan, seconds, 1, {}, None, sizes)
 
-    def _widths_at(self, weights: Vector) -> dict[str, int]:
+    def _widths_at(self, weights: Vector, until: float) -> dict[str, int]:
         """Effective widths, where there is time for them."""
         if not self._widths:
             return {}
         price = self._width_seconds
         if math.isnan(price):
             price = _WIDTH_PRICE * self.budget.gradient
-        if price > _WIDE_ENOUGH * self.budget.left:
-            return {}
         start = time.perf_counter()
+        if price > _WIDE_ENOUGH * (until - start):
+            return {}
         try:
             found = {name: one.width for name, one in widths_of(self.landscape, weights).items()}
         except InputError:  # no layer whose units can be counted
@@ -386,3 +405,14 @@ class AbstractWatch(abc.ABC):
             p.name for p in self.landscape.parameters if not np.isfinite(weights[p.place]).all()
         ]
         self.began_to_fail = failure(self.steps, value, names)
+
+
+def _as_number(loss: Any) -> float:
+    """The loss of a step."""
+    try:
+        return float(loss)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(
+            "`step` takes the loss of the step, one number, for instance `loss.item()`; got "
+            f"{type(loss).__name__} {loss!r:.60}."
+        ) from error

@@ -1,13 +1,18 @@
 """How much a watch may spend: looks are timed, and wait until training has earned them."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from saddlewalk.errors import InputError, check_number
 
-_FEWEST, _MOST = 60, 1500
-"""Gradients that a look must be able to afford: at first, and when the last one saw no end."""
+_AT_FIRST, _FEWEST, _MOST = 150, 60, 1500
+"""Gradients that a look must be able to afford: the first, later ones, and where the last one saw no end."""
+_SEARCH = 0.7
+"""Part of a look that the search may take; the rest is for what follows it."""
+_DOUBTFUL, _DOUBLED = 50, 2
+"""A price is asked again when the steps have doubled without a look, from this one on."""
 _ROOM = 1.3
 _UNLIMITED = 1e12
 _FURTHER = 1.02
@@ -30,9 +35,9 @@ class Budget:
             raise InputError(f"`budget` must be a positive part of the training time; got {part}.")
         self.part = part
         self.spent = 0.0
-        self.gradient = 0.0
-        """Seconds of one gradient on the probe."""
-        self.wanted = _FEWEST
+        self.gradient = math.inf
+        """Seconds that a look takes for each of its gradients, as far as is known."""
+        self.wanted = _AT_FIRST
         """Gradients that the next look should be able to afford: rarely and far rather than often and
         not far."""
         self._began = time.perf_counter()
@@ -54,8 +59,18 @@ class Budget:
         return max(self.part * self.trained - self.spent, 0.0)
 
     def affordable(self) -> int:
-        """Gradients that may be spent now."""
-        return int(self.left / max(self.gradient, 1e-9))
+        """Gradients that a search may take now."""
+        return int(_SEARCH * self.left / max(self.gradient, 1e-9))
+
+    @staticmethod
+    def for_the_search(seconds: float) -> float:
+        """What the search may take of the seconds of a look.
+
+        Parameters
+        ----------
+        seconds : of the whole look.
+        """
+        return _SEARCH * seconds
 
     def allows(self, step: int) -> bool:
         """Whether a look may be made.
@@ -67,6 +82,15 @@ class Budget:
         if step < max(_FIRST, _FURTHER * self._last_step):
             return False
         return self.affordable() >= self.wanted
+
+    def doubtful(self, step: int) -> bool:
+        """Whether the price should be asked again: one that a bad moment made too high would silence a watch.
+
+        Parameters
+        ----------
+        step : the present one.
+        """
+        return step >= _DOUBLED * max(_DOUBTFUL, self._last_step)
 
     def learn(self, evaluations: int, ended: bool) -> None:
         """What a look has taken.
@@ -81,7 +105,7 @@ class Budget:
 
     @contextmanager
     def look(self, step: int) -> Iterator[None]:
-        """Within it, time is a look's.
+        """Within it, time is that of a look.
 
         Parameters
         ----------

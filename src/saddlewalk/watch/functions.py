@@ -66,7 +66,8 @@ class Watch(AbstractWatch):
     optimizer : `Sgd(...)` or `Adam(...)` with the numbers that you train with; without it nothing is
     forecast.
     budget : what looks may take, as a part of the training time.
-    widths : count the units in use of each hidden layer, too, where there is time for it.
+    widths : count the units in use of each hidden layer, and test which kind of saddle a plateau is at, where
+        there is time for it.
     page : a file for a browser, written anew after looks where there is time for it.
     title : what the training is called.
     samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
@@ -123,7 +124,7 @@ class Watch(AbstractWatch):
         state : state of the optimizer, where it has means.
         """
         self._now, self._optimizer_state = parameters, state
-        return self._count(float(loss))
+        return self._count(loss)
 
     def weights(self) -> Vector:
         """The weights as they are now."""
@@ -135,6 +136,8 @@ class Watch(AbstractWatch):
         if plan is None:
             return None
         rate, future = _rates(plan.rate, self.steps)
+        if rate == 0:
+            return None
         if isinstance(plan, Sgd):
             return Descent(
                 rate,
@@ -187,8 +190,6 @@ def _rates(rate: Rate, step: int) -> tuple[float, Callable[[int], float] | None]
     if not callable(rate):
         return float(rate), None
     now = float(rate(step))
-    if now == 0:
-        raise InputError("The learning rate is 0 here: nothing moves.")
     return now, lambda ahead: float(rate(step + ahead)) / now
 
 

@@ -13,17 +13,20 @@ _RECENT = 0.02
 _OTHER = 0.6
 """A loss that is less than this part of another one is not the same."""
 
+_EMPTY = (0.0, 0.0, 0.0)
+
 Curve = Float[np.ndarray, " bin"]
 
 
 class LossRecord:
-    """Losses of all steps so far, as means over bins of equal width."""
+    """Losses of all steps so far, as means over bins of equal width; not every step need have one."""
 
     def __init__(self) -> None:
         self.steps = 0
         self.width = 1
-        self._means: list[float] = []
-        self._sum, self._count = 0.0, 0
+        self._bins: list[tuple[float, float, float]] = []
+        """Of each bin: how many losses it holds, their sum, and the sum of their places."""
+        self._bin = _EMPTY
 
     def add(self, loss: float) -> None:
         """One more step.
@@ -34,22 +37,23 @@ class LossRecord:
         """
         self.steps += 1
         if math.isfinite(loss):
-            self._sum += loss
-            self._count += 1
+            count, total, places = self._bin
+            self._bin = count + 1, total + loss, places + self.steps - 0.5
         if self.steps % self.width == 0:
-            self._means.append(self._sum / self._count if self._count else math.nan)
-            self._sum, self._count = 0.0, 0
-            if len(self._means) >= _MOST:
-                pairs = np.asarray(self._means).reshape(-1, 2)
-                self._means = [float(value) for value in pairs.mean(axis=1)]
+            self._bins.append(self._bin)
+            self._bin = _EMPTY
+            if len(self._bins) >= _MOST:
+                pairs = np.asarray(self._bins).reshape(-1, 2, 3)
+                self._bins = [(n, total, places) for n, total, places in pairs.sum(axis=1)]
                 self.width *= 2
 
     def curve(self) -> tuple[Curve, Curve]:
-        """Middle of each bin, in steps, and the mean loss in it."""
-        loss = np.asarray(self._means)
-        steps = self.width * (np.arange(len(loss)) + 0.5)
-        kept = np.isfinite(loss)
-        return steps[kept], loss[kept]
+        """Where each bin's losses are, in steps, and their mean."""
+        # a bin that is not over yet counts if it holds as many as the last one: where few steps have a loss
+        begun = [self._bin] if self._bins and self._bin[0] >= self._bins[-1][0] else []
+        count, total, places = np.asarray([*self._bins, *begun]).reshape(-1, 3).T
+        kept = count > 0
+        return places[kept] / count[kept], total[kept] / count[kept]
 
     def recent(self) -> float:
         """The mean loss of the recent past."""

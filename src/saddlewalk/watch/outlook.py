@@ -18,7 +18,7 @@ from saddlewalk.curves.plateaus import LEAST, STILL
 from saddlewalk.show.words import Word
 from saddlewalk.watch.ahead import Ahead
 from saddlewalk.watch.losses import falling
-from saddlewalk.watch.rules import Descent, Rule, steps_until
+from saddlewalk.watch.rules import Descent, Rule, steps_until, steps_within
 
 _DONE = 0.1
 """A drop is over when, at its present pace, another such time would bring this part of it."""
@@ -49,6 +49,7 @@ class State(Word):
     FALLING = "falling", "the loss falls: no plateau"
     NO_DROP = "no drop in sight", "the loss stands still, and no drop is in sight"
     MINIMUM = "at rest", "at rest: a minimum"
+    RATE_ENDS = "rate ends", "no drop before the learning rate comes to its end"
     NOT_FINITE = "not finite", "the loss or the weights are not finite"
     NOT_FAR = (
         "not looked far",
@@ -58,13 +59,17 @@ class State(Word):
         "by heart",
         "the probe would be learned by heart, sample by sample: a larger one tells more",
     )
-    UNKNOWN = "unknown", "not known: no optimizer was given, or one whose law is not known here"
+    UNKNOWN = (
+        "unknown",
+        "not known: no optimizer was given, its learning rate is 0, or its law is not known here",
+    )
 
 
 _UNSEEN = 0.1
 """How sure a drop is beyond what was seen."""
 _CHANCES = {
     State.MINIMUM: 0.0,
+    State.RATE_ENDS: 0.0,
     State.NOT_FAR: _UNSEEN,
     State.NOT_FINITE: 0.0,
     State.UNKNOWN: math.nan,
@@ -143,7 +148,7 @@ class Outlook:
     growth: float = math.nan
     """How much it grows in one step now (the logarithm)."""
     seen: float = math.nan
-    """Steps that were looked ahead."""
+    """Steps that were looked ahead, or until the learning rate comes to its end."""
     doubt: float = 0.0
     """Standard deviation of the logarithm of `steps` that comes from noise and lag."""
     pace: float = math.inf
@@ -194,17 +199,19 @@ def read(
     past : steps and losses so far, which tell the level of a plateau that the loss has begun to leave.
     standing : the level of the plateau by an earlier look, whose drop is yet to come.
     """
-    start, seen = search.reference, steps_until(rule, float(ahead.steps[-1]))
+    start, seen = search.reference, steps_within(rule, float(ahead.steps[-1]))
     level, reach = float(ahead.loss[start]), min(float(ahead.steps[-1]) / search.horizon, 1.0)
+    whole = math.isfinite(steps_until(rule, float(ahead.steps[-1])))
+    nothing = State.NO_DROP if whole else State.RATE_ENDS
     if level < _FLOOR * float(ahead.loss[0]):
-        return Outlook(State.NO_DROP, before=level, seen=seen, reach=reach)
+        return Outlook(nothing, before=level, seen=seen, reach=reach)
     curve = _whole(ahead, start, search.elapsed, past)
     coming = _coming(curve, search.elapsed)
     if not coming or coming[0].before < _FLOOR * level:
         if level - float(ahead.loss[-1]) >= LEAST * abs(level):
             return Outlook(State.FALLING, before=level, seen=seen)
-        short = ahead.steps[-1] < min(_FAR_ENOUGH * search.elapsed, search.horizon)
-        state = State.NOT_FAR if short else State.NO_DROP
+        short = whole and ahead.steps[-1] < min(_FAR_ENOUGH * search.elapsed, search.horizon)
+        state = State.NOT_FAR if short else nothing
         return Outlook(state, before=level, seen=seen, reach=reach)
     pace = coming[0].pace
     before, after = max(coming[0].before, standing), coming[0].after
@@ -216,16 +223,20 @@ def read(
     time = curve.crossing(0.5 * (before + after), search.elapsed)
     noise = _noise(past[1]) if len(past[1]) >= FEWEST else 0.0
     if not ends or math.isnan(time):  # how far down it goes is not in sight
+        if math.isinf(steps_until(rule, coming[0].end - search.elapsed)):
+            return Outlook(State.RATE_ENDS, before=before, seen=seen)
         hidden = level - float(ahead.loss[-1]) < noise  # it may be the noise that settles
         state = State.FALLING if hidden else State.PLATEAU
         return Outlook(state, before=before, seen=seen, pace=math.inf if hidden else pace)
     left = time - search.elapsed
+    steps = steps_until(rule, delayed(ahead, rule, left))
+    if math.isinf(steps):
+        return Outlook(State.RATE_ENDS, before=before, seen=seen)
     unit, growth, times = _grower(ahead, start, left)
     if ahead.noise_share > _NOISY and times < _GROWS:
         return Outlook(State.FALLING, before=level, after=after, seen=seen)
     shaken = _SHAKEN * min(noise / (before - after), 1.0)
     doubt = math.hypot(shaken, _DIVIDED * ahead.noise_share, _lag(rule) / left)
-    steps = steps_until(rule, delayed(ahead, rule, left))
     return Outlook(State.PLATEAU, steps, before, after, unit, growth, seen, doubt, pace)
 
 

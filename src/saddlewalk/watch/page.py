@@ -19,7 +19,7 @@ _PAGE = """<!doctype html>
 img{{max-width:100%}}table{{border-collapse:collapse;font-size:13px}}td,th{{padding:.15em .7em}}
 caption{{text-align:left;font-weight:600;padding:.5em 0}}p.now{{font-size:17px}}</style></head>
 <body><h1>{title}</h1><p class="now">{now}</p>
-<img alt="Loss, forecasts of its next drop, and lengths of units, by step"
+<img alt="Loss, forecasts of its next drop, lengths of units and their growth, by step"
  src="data:image/png;base64,{picture}">
 {table}
 <p>Looks have taken {share:.1f}% of the training time. The page reads itself again every {seconds} s.</p>

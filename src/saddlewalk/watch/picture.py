@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from jaxtyping import Float
 
 from saddlewalk.show import draw
 from saddlewalk.watch.losses import falling
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
     from saddlewalk.watch.record import WatchRecord
 
+Curve = Float[np.ndarray, " look"]
+Lengths = Float[np.ndarray, "look unit"]
+
 _MOST_LINES = 8
 _GREY = "0.6"
 _COLORS = {
@@ -22,6 +26,7 @@ _COLORS = {
     State.FALLING: "#8fb8d9",
     State.NO_DROP: "#b9b9b9",
     State.MINIMUM: "#7fb685",
+    State.RATE_ENDS: "#8a8a8a",
     State.NOT_FINITE: "#d96c6c",
     State.NOT_FAR: "#cfcfcf",
     State.BY_HEART: "#b79bc9",
@@ -30,7 +35,7 @@ _COLORS = {
 
 
 def draw_record(record: "WatchRecord", target: "str | Path | None") -> Any:
-    """Three axes above each other.
+    """Four axes above each other.
 
     Parameters
     ----------
@@ -39,12 +44,14 @@ def draw_record(record: "WatchRecord", target: "str | Path | None") -> Any:
     """
     with draw.styled():
         figure, axes = draw.new_figure(
-            3, 1, height=8.4, sharex=True, gridspec_kw={"height_ratios": [3, 2, 2]}
+            4, 1, height=10.2, sharex=True, gridspec_kw={"height_ratios": [3, 2, 2, 1.4]}
         )
         _loss(axes[0], record)
         _forecasts(axes[1], record)
-        _sizes(axes[2], record)
-        axes[2].set_xlabel("step")
+        if record.looks and record.units:
+            _sizes(axes[2], record)
+            _growth(axes[3], record)
+        axes[3].set_xlabel("step")
         draw.save(figure, target)
     return axes
 
@@ -93,14 +100,25 @@ def _forecasts(axes: "Axes", record: "WatchRecord") -> None:
         told = one.forecast
         axes.plot([told.made] * 2, [told.low, told.high], color=draw.PREDICTED, linewidth=1.2)
         axes.plot(told.made, told.step, "o", color=draw.PREDICTED, markersize=3.5)
-        if np.isfinite(one.happened):
+        if one.vague:
+            axes.fill_between(
+                [told.made, one.latest],
+                one.earliest,
+                one.latest,
+                color=draw.OBSERVED,
+                alpha=0.12,
+                lw=0,
+            )
+        elif np.isfinite(one.happened):
             axes.plot(
                 [told.made, one.happened], [one.happened] * 2, color=draw.OBSERVED, linewidth=0.8
             )
     end = float(record.steps[-1]) if len(record.steps) else 1.0
     axes.plot([0, end], [0, end], color=_GREY, linewidth=0.8, linestyle=":")
     axes.plot([], [], "o-", color=draw.PREDICTED, markersize=3.5, label="forecast, 80% interval")
-    axes.plot([], [], color=draw.OBSERVED, linewidth=0.8, label="when it came")
+    axes.plot(
+        [], [], color=draw.OBSERVED, linewidth=0.8, label="when it came, or between which steps"
+    )
     axes.plot([], [], color=_GREY, linewidth=0.8, linestyle=":", label="now")
     if record.forecasts:
         told_steps = [one.step for one in record.forecasts]
@@ -113,15 +131,19 @@ def _forecasts(axes: "Axes", record: "WatchRecord") -> None:
     axes.legend(loc="upper left", fontsize=8)
 
 
-def _sizes(axes: "Axes", record: "WatchRecord") -> None:
-    """Lengths of the units that change most."""
-    if not record.looks or not record.units:
-        return
-    steps = np.array([look.step for look in record.looks])
+def _changing(record: "WatchRecord") -> tuple[Curve, Lengths, list[int]]:
+    """Steps and lengths of units at looks, and which units change most."""
+    steps = np.array([look.step for look in record.looks], dtype=float)
     sizes = np.array([look.sizes for look in record.looks])
     with np.errstate(divide="ignore", invalid="ignore"):
         change = np.abs(np.log(sizes.max(axis=0) / np.maximum(sizes.min(axis=0), 1e-300)))
-    chosen = np.argsort(-np.nan_to_num(change * sizes.max(axis=0)))[:_MOST_LINES]
+    most = np.argsort(-np.nan_to_num(change * sizes.max(axis=0)))[:_MOST_LINES]
+    return steps, sizes, [int(unit) for unit in most]
+
+
+def _sizes(axes: "Axes", record: "WatchRecord") -> None:
+    """Lengths of the units that change most."""
+    steps, sizes, chosen = _changing(record)
     for unit in chosen:
         axes.plot(steps, sizes[:, unit], linewidth=1.2, marker=".", label=record.units[unit])
     seen = sizes[:, chosen]
@@ -130,6 +152,20 @@ def _sizes(axes: "Axes", record: "WatchRecord") -> None:
     axes.set_ylabel("length of units")
     _widths(axes, record)
     axes.legend(loc="center left", bbox_to_anchor=(1.1, 0.5), fontsize=7)
+
+
+def _growth(axes: "Axes", record: "WatchRecord") -> None:
+    """How much these units have grown in one step, from one look to the next."""
+    steps, sizes, chosen = _changing(record)
+    kept = np.append(np.diff(steps) > 0, True)  # of two looks at one step the last
+    steps, sizes = steps[kept], sizes[kept]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rates = 100 * np.diff(np.log(sizes), axis=0) / np.diff(steps)[:, None]
+    if len(rates):
+        for k, unit in enumerate(chosen):
+            axes.stairs(rates[:, unit], steps, baseline=None, color=f"C{k}", linewidth=1.2)
+    axes.axhline(0.0, color=_GREY, linewidth=0.8, linestyle=":")
+    axes.set_ylabel("growth, % a step")
 
 
 def _widths(axes: "Axes", record: "WatchRecord") -> None:

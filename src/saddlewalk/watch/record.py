@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _NUMBERS = ("step", "loss", "gradient_norm", "seen", "seconds", "evaluations", "chance", "held_out")
 _TOLD = ("made", "step", "low", "high", "before", "after", "growth")
+_VAGUE = 0.05
+"""A drop is timed if the losses beside it are no further apart than this part of the time until it."""
 _SAME_DROP = 0.5
 """Forecasts are of one drop if they name middles of which one is no further from the other than this part."""
 
@@ -36,7 +38,7 @@ class Look:
     gradient_norm: float
     state: State
     seen: float
-    """Steps that were looked ahead."""
+    """Steps that were looked ahead, or until the learning rate comes to its end."""
     seconds: float
     evaluations: int
     """Gradients that it took."""
@@ -49,6 +51,8 @@ class Look:
     """A score, and no frequency, for a loss that stands still and a drop that comes, known when or not."""
     held_out: float = math.nan
     """Loss of data that are held out; where there are such, state and forecast are about it."""
+    saddle: str = ""
+    """The kind of saddle it is near, in words, where this was tested."""
 
     def numbers(self) -> dict[str, float]:
         """What a logger takes: numbers by name."""
@@ -77,7 +81,11 @@ class Outcome(NamedTuple):
 
     forecast: Forecast
     happened: float
-    """The step at which the loss passed the middle; NaN if it has not yet."""
+    """The step at which the loss passed the middle, on a line between the two steps beside it; NaN if it has
+    not yet."""
+    earliest: float
+    latest: float
+    """Steps with a known loss between which it passed: far apart where a loss is known now and then."""
 
     @property
     def error(self) -> float:
@@ -86,8 +94,28 @@ class Outcome(NamedTuple):
 
     @property
     def inside(self) -> bool:
-        """Whether it came within the interval."""
-        return self.forecast.low <= self.happened <= self.forecast.high
+        """Whether it came within the interval, as far as is known."""
+        return self.forecast.low <= self.latest and self.earliest <= self.forecast.high
+
+    @property
+    def vague(self) -> bool:
+        """Whether it is known only between which steps it came."""
+        return self.latest - self.earliest > _VAGUE * (self.latest - self.forecast.made)
+
+    @property
+    def least_error(self) -> float:
+        """Logarithm of (true / forecast) time left, of the nearest step at which it may have come."""
+        nearest = min(max(self.forecast.step, self.earliest), self.latest)
+        return math.log((nearest - self.forecast.made) / self.forecast.left)
+
+    @property
+    def came(self) -> str:
+        """When it came, in words."""
+        if math.isnan(self.happened):
+            return "-"
+        if not self.vague:
+            return f"{self.happened:,.0f}"
+        return f"between {math.ceil(self.earliest):,} and {math.ceil(self.latest):,}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +126,7 @@ class WatchRecord(AbstractResult):
 
     steps: Curve
     losses: Curve
-    """As training reported them: means over bins, and the middle of each in steps."""
+    """As training reported them: means over bins, and where each is in steps."""
     looks: tuple[Look, ...]
     units: tuple[str, ...]
     """What the units are called whose lengths each look has."""
@@ -113,7 +141,7 @@ class WatchRecord(AbstractResult):
     def outcomes(self) -> list[Outcome]:
         """Each forecast beside what happened."""
         curve = self.told
-        return [Outcome(one, first_below(*curve, one)) for one in self.forecasts]
+        return [first_below(*curve, one) for one in self.forecasts]
 
     @property
     def told(self) -> tuple[Curve, Curve]:
@@ -128,7 +156,8 @@ class WatchRecord(AbstractResult):
     def mistakes(self, now: float = -math.inf) -> list[float]:
         """Logarithms of (true / forecast) time left, one for each drop: the median of its forecasts.
 
-        A drop that has not come though its interval is over counts as if it came now.
+        A drop that has not come though its interval is over counts as if it came now; one that may have come
+        within its interval, for all that is known, does not count.
 
         Parameters
         ----------
@@ -136,11 +165,13 @@ class WatchRecord(AbstractResult):
         """
         drops: list[tuple[float, list[float]]] = []
         for one in self.outcomes:
-            late = math.isnan(one.happened) and now > one.forecast.high
-            true = (now if late else one.happened) - one.forecast.made
-            if not true > 0 or not one.forecast.left > 0:
+            if not one.forecast.left > 0 or (one.vague and one.inside):
                 continue
-            error = math.log(true / one.forecast.left)
+            error = one.least_error
+            if math.isnan(one.happened):
+                if not now > one.forecast.high:
+                    continue
+                error = math.log((now - one.forecast.made) / one.forecast.left)
             for level, errors in drops:
                 if abs(level - one.forecast.middle) <= _SAME_DROP * level:
                     errors.append(error)
@@ -159,6 +190,7 @@ class WatchRecord(AbstractResult):
                 {
                     **{name: _plain(getattr(look, name)) for name in _NUMBERS},
                     "state": str(look.state),
+                    "saddle": look.saddle,
                     "widths": look.widths,
                     "forecast": None if look.forecast is None else look.forecast.to_json(),
                 }
@@ -169,6 +201,7 @@ class WatchRecord(AbstractResult):
                     "made": o.forecast.made,
                     "forecast": o.forecast.step,
                     "happened": _plain(o.happened),
+                    "between": [_plain(o.earliest), _plain(o.latest)],
                 }
                 for o in self.outcomes
             ],
@@ -185,6 +218,7 @@ class WatchRecord(AbstractResult):
             {
                 **{n: ("look", [float(getattr(k, n)) for k in self.looks]) for n in _NUMBERS},
                 "state": ("look", [str(look.state) for look in self.looks]),
+                "saddle": ("look", [look.saddle for look in self.looks]),
                 **{
                     f"forecast_{name}": (
                         "look",
@@ -236,7 +270,7 @@ class WatchRecord(AbstractResult):
 
         Parameters
         ----------
-        target : a file, or nothing; returned are the three axes.
+        target : a file, or nothing; returned are the four axes.
         """
         from saddlewalk.watch.picture import draw_record
 
@@ -247,7 +281,6 @@ class WatchRecord(AbstractResult):
         rows, curve = [], self.told
         for look in self.looks:
             one = look.forecast
-            happened = math.nan if one is None else first_below(*curve, one)
             rows.append(
                 [
                     f"{look.step:,}",
@@ -257,7 +290,7 @@ class WatchRecord(AbstractResult):
                     " ".join(str(width) for width in look.widths.values()) or "-",
                     "-" if one is None else f"{one.step:,.0f}",
                     "-" if one is None else f"{one.low:,.0f} to {one.high:,.0f}",
-                    "-" if math.isnan(happened) else f"{happened:,.0f}",
+                    "-" if one is None else first_below(*curve, one).came,
                     "-" if one is None or not one.grows else one.grows,
                 ]
             )
@@ -275,8 +308,8 @@ class WatchRecord(AbstractResult):
         return (text.Table(f"{self.title}: what was seen", columns, rows, left=2),)
 
 
-def first_below(steps: Curve, losses: Curve, forecast: Forecast) -> float:
-    """The step at which the loss passed the middle of a drop that was forecast; NaN if it has not.
+def first_below(steps: Curve, losses: Curve, forecast: Forecast) -> Outcome:
+    """When the loss passed the middle of a drop that was forecast.
 
     Parameters
     ----------
@@ -286,13 +319,15 @@ def first_below(steps: Curve, losses: Curve, forecast: Forecast) -> float:
     level = falling(losses)
     below = np.flatnonzero((level < forecast.middle) & (steps > forecast.made))
     if len(below) == 0:
-        return math.nan
-    k = int(below[0])
+        return Outcome(forecast, math.nan, math.nan, math.nan)
+    k, latest = int(below[0]), float(steps[below[0]])
+    earliest = max(float(steps[k - 1]), forecast.made) if k else forecast.made
     if k == 0 or level[k - 1] <= forecast.middle:
-        return float(steps[k])
+        return Outcome(forecast, latest, earliest, latest)
     part = (level[k - 1] - forecast.middle) / (level[k - 1] - level[k])
     passed = steps[k - 1] + part * (steps[k] - steps[k - 1])
-    return float(max(passed, np.nextafter(forecast.made, math.inf)))
+    after = np.nextafter(forecast.made, math.inf)
+    return Outcome(forecast, float(max(passed, after)), earliest, latest)
 
 
 def _look(looks: Any, k: int, layers: Sequence[str]) -> Look:
@@ -313,6 +348,7 @@ def _look(looks: Any, k: int, layers: Sequence[str]) -> Look:
         widths={name: width for name, width in widths.items() if width >= 0},
         forecast=told,
         sizes=row["size"].values,
+        saddle=str(row["saddle"].values),
         **numbers,
     )
 

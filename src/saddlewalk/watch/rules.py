@@ -258,25 +258,49 @@ def steps_until(rule: Rule, wanted: float) -> float:
     Parameters
     ----------
     rule : the optimizer.
+    wanted : steps at the present rate; infinite is the answer where the rate comes to its end before.
+    """
+    steps, reached = _walked(rule.future, wanted)
+    return steps if reached else math.inf
+
+
+def steps_within(rule: Rule, wanted: float) -> float:
+    """The same, or the steps until the learning rate comes to its end, where that is before.
+
+    Parameters
+    ----------
+    rule : the optimizer.
     wanted : steps at the present rate.
     """
-    if rule.future is None or not np.isfinite(wanted):
-        return wanted
-    total, steps = 0.0, 0
-    while total < wanted:
-        part = rule.future(steps)
-        if part * _MOST_STEPS < wanted - total:  # it would never get there at this rate
-            return float("inf")
+    return _walked(rule.future, wanted)[0]
+
+
+def _walked(future: Schedule | None, wanted: float) -> tuple[float, bool]:
+    """Steps, and whether they lead so far."""
+    if future is None or not math.isfinite(wanted):
+        return wanted, True
+    total, steps, idle = 0.0, 0, 0
+    while steps <= _MOST_STEPS:
+        part = future(steps)
         if part > 0 and total + part >= wanted:
-            return steps + (wanted - total) / part
+            return steps + (wanted - total) / part, True
+        if part <= _NOTHING:
+            return float(steps), False
+        # so low a rate would never lead there; where rates restart it is low for some steps only
+        idle = idle + 1 if part * _MOST_STEPS < wanted - total else 0
+        if idle > max(_IDLE, _IDLE_PART * steps):
+            return float(steps - idle + 1), False
         total, steps = total + part, steps + 1
-        if steps > _MOST_STEPS:
-            return float("inf")
-    return float(steps)
+    return float(steps), False
 
 
 _FORGOTTEN = 500
 """Steps after which the product of NAdam's momenta is nothing."""
 _LONG_ENOUGH = 5.0
 _MOST_STEPS = 1_000_000
-"""Beyond it a schedule that goes to zero is not followed."""
+"""Beyond it a schedule is not followed."""
+_NOTHING = 1e-14
+"""Part of the present learning rate that is none."""
+_IDLE, _IDLE_PART = 20, 0.1
+"""Steps at a rate that leads nowhere, as a number and as a part of all steps, after which it has come to its
+end."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from saddlewalk.show import text
+from saddlewalk.watch.outlook import State
 from saddlewalk.watch.record import Look
 
 _TELLS = 0.1
@@ -27,11 +28,11 @@ def sentence(look: Look, since: float) -> str:
     held_out = not math.isnan(look.held_out)
     level = look.held_out if held_out else look.loss
     about = [f"{'held-out ' if held_out else ''}loss {text.number(level, 3)}"]
+    about += [look.saddle] if look.saddle else []
     about += [f"units in use: {widths}"] if widths else []
     told = look.forecast
     if told is None:
-        seen = "" if math.isnan(look.seen) else f", looked ahead {look.seen:,.0f} steps"
-        return f"step {look.step:,} ({'; '.join(about)}): {look.state.sentence}{seen}"
+        return f"step {look.step:,} ({'; '.join(about)}): {look.state.sentence}{_seen(look)}"
     standing = f" since step {since:,.0f}" if since < look.step and not held_out else ""
     # where what is new lies across units that are large already, their growth tells nothing
     tells = told.grows and told.growth * told.left > _TELLS
@@ -40,6 +41,15 @@ def sentence(look: Look, since: float) -> str:
         f"step {look.step:,}: plateau{standing} ({'; '.join(about)}){grows}; next drop at "
         f"step {told.step:,.0f} ({told.low:,.0f} to {told.high:,.0f}), to {text.number(told.after, 3)}"
     )
+
+
+def _seen(look: Look) -> str:
+    """How far was looked."""
+    if math.isnan(look.seen):
+        return ""
+    if look.state is State.RATE_ENDS:
+        return f", at step {look.step + look.seen:,.0f}"
+    return f", looked ahead {look.seen:,.0f} steps"
 
 
 def failure(step: int, loss: float, names: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """A watch on a PyTorch training: weights and rule come from the module and from the optimizer's own state."""
 
 import copy
+import math
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ from torch import nn
 
 from saddlewalk.errors import InputError
 from saddlewalk.landscape.torch import ModuleLandscape
-from saddlewalk.watch.base import AbstractWatch
+from saddlewalk.watch.base import MOST, AbstractWatch
 from saddlewalk.watch.record import Look
 from saddlewalk.watch.rules import Adaptive, Descent, Rule, Schedule, Vector
 
@@ -28,7 +29,7 @@ _ALIKE = ("momentum", "dampening", "nesterov", "betas", "eps", "alpha", "momentu
 
 
 class Watch(AbstractWatch):
-    """Watch a training loop of your own: call `step(loss.item())` after each step.
+    """Watch a training loop of your own: call `step(loss.item())` after each step of the optimizer.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ class Watch(AbstractWatch):
     schedule : how the learning rate goes on: a scheduler that is stepped once a step, or a function of
         the step that gives the rate; by default the present rate stays.
     budget : what looks may take, as a part of the training time.
-    widths : count the units in use of each hidden layer, too, where there is time for it.
+    widths : count the units in use of each hidden layer, and test which kind of saddle a plateau is at, where
+        there is time for it.
     page : a file for a browser, written anew after looks where there is time for it.
     title : what the training is called.
     samples : how many samples the training data have. Forecasts then know how far a probe that is a part of
@@ -82,6 +84,7 @@ class Watch(AbstractWatch):
         _check_schedule(schedule)
         self._schedule = schedule
         self._rows = dict(self._module.named_parameters())
+        self._told_changed = False
         if self._optimizer is not None:
             if not hasattr(self._optimizer, "param_groups"):
                 raise InputError(
@@ -91,15 +94,24 @@ class Watch(AbstractWatch):
             self._check_parameters()
 
     def step(self, loss: Any) -> Look | None:
-        """One more step was made. Returns the look, where there was one.
+        """One more step of the optimizer was made. Returns the look, where there was one.
 
         Parameters
         ----------
-        loss : its loss, a number.
+        loss : its loss, a number; the mean where gradients of several batches are added up for one step.
         """
-        if isinstance(loss, torch.Tensor):
-            loss = loss.detach().item()
-        return self._count(loss)
+        return self._count(loss.detach() if isinstance(loss, torch.Tensor) else loss)
+
+    def look(self, most: int = MOST, seconds: float = math.inf) -> Look:
+        """Look now, whatever the budget says.
+
+        Parameters
+        ----------
+        most : gradients on the probe that may be spent.
+        seconds : time that may be spent.
+        """
+        self._check_trained()
+        return super().look(most, seconds)
 
     def weights(self) -> Vector:
         """The weights as they are now."""
@@ -182,6 +194,21 @@ class Watch(AbstractWatch):
                 stacklevel=4,
             )
 
+    def _check_trained(self) -> None:
+        """Say once if a parameter was frozen or set free since the watch was made."""
+        now = {name for name, p in self._rows.items() if p.requires_grad}
+        changed = now.symmetric_difference(self.landscape.names)
+        if not changed or self._told_changed:
+            return
+        self._told_changed = True
+        name = min(changed)
+        freed = name in now
+        warnings.warn(
+            f"'{name}' {'is trained' if freed else 'is frozen'} by now, and was not when the watch was made: "
+            f"forecasts {'hold it fixed' if freed else 'let it move'}. Make a new watch.",
+            stacklevel=4,
+        )
+
     def _per_weight(self, number: Callable[[dict[str, Any]], float]) -> float | Vector:
         """A number of each group for each weight; one number where all are the same."""
         of = {
@@ -220,16 +247,18 @@ class Watch(AbstractWatch):
 
 
 def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
-    """Future rates as parts of the present one."""
-    now = float(optimizer.param_groups[0]["lr"])
+    """Future rates as parts of the present one; with momentum, where a schedule changes it, too."""
+    now = _pace(optimizer.param_groups[0])
     if schedule is None or now == 0 or _waits(schedule):
         return None
     if not hasattr(schedule, "get_lr"):
-        return lambda ahead: float(schedule(step + ahead)) / now
+        rate = float(optimizer.param_groups[0]["lr"])
+        return lambda ahead: float(schedule(step + ahead)) / rate
     # a copy all the way down, in which another optimizer stands for the one that trains
     groups = [{**group, "params": []} for group in optimizer.param_groups]
     pretended = _Pretended(groups)
-    twin, rates = copy.deepcopy(schedule, {id(optimizer): pretended}), [1.0]
+    stands = {id(optimizer): pretended, id(schedule.optimizer): pretended}
+    twin, rates = copy.deepcopy(schedule, stands), [1.0]
 
     def future(ahead: int) -> float:
         while len(rates) <= ahead:
@@ -240,10 +269,15 @@ def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
                 except ValueError:  # it has come to its end
                     rates.extend([rates[-1]] * (ahead + 1 - len(rates)))
                     break
-            rates.append(float(pretended.param_groups[0]["lr"]) / now)
+            rates.append(_pace(pretended.param_groups[0]) / now)
         return rates[ahead]
 
     return future
+
+
+def _pace(group: dict[str, Any]) -> float:
+    """How far small steps lead: a ball rolls 1/(1 - momentum) as far as a single step."""
+    return float(group["lr"]) / (1 - float(group.get("momentum", 0.0)))
 
 
 def _waits(schedule: Any) -> bool:
