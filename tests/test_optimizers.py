@@ -19,6 +19,7 @@ from saddlewalk.theory.optimizers.base import resting_share
 from saddlewalk.theory.optimizers.leaps import Ball, stepped_leap
 from saddlewalk.theory.optimizers.muon import MuonOnLinear
 from saddlewalk.theory.optimizers.signs import SignOnDiagonal
+from saddlewalk.theory.optimizers.stepped import SteppedWalk
 
 opt = sw.optimizers
 STEPS = 40
@@ -324,6 +325,55 @@ def test_the_audit_says_the_largest_stable_learning_rate():
         (stable,) = [one for one in stairs.assumptions if "stable" in one.name]
         assert stable.holds == (part < 1)
         assert stable.value == pytest.approx(part, rel=0.01)
+
+
+def test_steps_that_throw_a_network_off_end_and_name_a_stable_rate(tmp_path):
+    """Units that wake and sleep at every look, without a step in between, once went on for ever."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 3))
+    words = np.where(x[:, 0] > 0, "dog", "cat")
+    rows = [",".join([*map(str, row), word]) for row, word in zip(x, words, strict=True)]
+    table = tmp_path / "w.csv"
+    table.write_text("a,b,c,label\n" + "\n".join(rows))
+    relu = ["relu", "--width", "4", "--loss", "cross-entropy", "--data", str(table)]
+    steps = ["--optimizer", "descent", "--learning-rate", "50"]
+    run = CliRunner().invoke(main, ["predict", *relu, *steps])
+    assert run.exit_code == 0, run.output
+    assert "diverged: use a smaller learning rate" in run.output
+    assert "assumption FAILS: steps are stable where the network rests" in run.output
+    task, units = sw.tasks.from_arrays(x, words == "dog"), sw.units.Dense(4, "relu")
+    thrown = sw.train(
+        task, units, 1e-6, loss="cross-entropy", optimizer=opt.GradientDescent(50.0), max_steps=20
+    )
+    assert thrown.loss[-1] > 1e10  # and so it is
+
+
+def test_ten_times_the_stable_rate_of_a_heavy_ball():
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2, seed=0)
+    units = sw.units.Dense(4, "relu")
+
+    def stable(rate):
+        stairs = sw.predict(task, units, 1e-6, optimizer=opt.Momentum(rate))
+        (found,) = [one for one in stairs.assumptions if "stable" in one.name]
+        return stairs, found
+
+    most = 0.1 / stable(0.1)[1].value
+    stairs, found = stable(10 * most)
+    assert stairs.stopped is Stopped.DIVERGED
+    assert not found.holds
+    assert found.value > 5
+    path = sw.train(task, units, 1e-6, optimizer=opt.Momentum(10 * most), max_steps=2000)
+    assert path.loss.max() > 1e3 * path.loss[0]
+
+
+def test_units_that_turn_for_ever_take_their_steps(monkeypatch):
+    """Where waking and sleeping never ends steps are taken all the same, and lead where they led before."""
+    task = sw.tasks.sparse_regression(samples=40, dim=3, sparsity=2)
+    honest = SteppedWalk.apply
+    monkeypatch.setattr(SteppedWalk, "apply", lambda *given: honest(*given) or True)
+    stairs = sw.predict(task, sw.units.Diagonal(), 1e-3, optimizer=opt.GradientDescent(1e-2))
+    assert stairs.stopped is Stopped.LEARNED
+    assert stairs.loss_levels[-1] < 1e-6 * stairs.loss_levels[0]
 
 
 def test_sharpness_is_the_largest_eigenvalue_of_the_hessian(network):
