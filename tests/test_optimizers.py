@@ -493,11 +493,20 @@ def test_resting_share_of_stairs_and_slides():
         ("adam:beta1", "must look like"),
         ("muon:momentum=x", "must be a number"),
         ("adamw:weight_decay=-1", "at least 0"),
+        ("adam:epsilon=-1.0", "`epsilon` must be finite and at least 0"),
     ],
 )
 def test_what_no_optimizer_knows_is_said(text, said):
     with pytest.raises(sw.InputError, match=said):
         optimizer_named(text)
+
+
+def test_numbers_of_other_optimizers_are_refused_in_python_too():
+    decaying = [word for word, one in opt.OPTIMIZERS.items() if one.decay]
+    with pytest.raises(sw.InputError, match=f"{' and '.join(decaying)} do"):
+        opt.Momentum(weight_decay=0.1)
+    with pytest.raises(sw.InputError, match="take the optimizer 'momentum'"):
+        opt.GradientDescent(momentum=0.5)
 
 
 @pytest.mark.parametrize(
@@ -548,27 +557,41 @@ def test_the_command_line_takes_an_optimizer():
     wrong = CliRunner().invoke(main, ["predict", "diagonal", "--learning-rate", "0.1"])
     assert wrong.exit_code == 2
     assert "name an --optimizer" in wrong.output
+    decay = CliRunner().invoke(main, ["predict", "diagonal", "--weight-decay", "0.1"])
+    assert decay.exit_code == 2
+    assert "--optimizer adamw:weight_decay=0.1" in decay.output
+    assert "--decay" not in decay.output
 
 
 # --- what is conserved, and the edge of stability -----------------------------------------------------------
 
 
-def test_muon_keeps_the_difference_of_the_roots_of_its_layers():
-    matrix = np.random.default_rng(0).normal(size=(3, 3))
-    task, units = sw.tasks.from_moments(np.eye(3), matrix), sw.units.Dense(3, "linear")
-    drifts = []
-    for rate in (4e-3, 1e-3):
-        rule = opt.Muon(rate, momentum=0.5, newton_schulz=0)
-        path = sw.train(task, units, 1e-4, optimizer=rule, max_steps=int(0.5 / rate), convergence=0)
-        w, a = path.parameters[-1][:, :3], path.parameters[-1][:, 3:]
-        from scipy.linalg import sqrtm
+def test_muon_keeps_the_difference_of_the_roots_of_its_layers_once_aligned():
+    from scipy.linalg import sqrtm
 
-        kept = np.real(sqrtm(a @ a.T) - sqrtm(w @ w.T))
-        drift = sw.diagnose.conserved_drift(path)
-        np.testing.assert_allclose(drift["units"].matrices[-1], kept, atol=1e-6)
-        drifts.append(np.linalg.norm(kept) / np.linalg.norm(w))
-    assert drifts[1] < 0.5 * drifts[0]
-    assert drifts[1] < 0.02
+    matrix = np.random.default_rng(0).normal(size=(4, 4))
+    task, units = sw.tasks.from_moments(np.eye(4), matrix), sw.units.Dense(4, "linear")
+    left, _, right = np.linalg.svd(matrix)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    aligned = np.hstack([0.1 * turn @ right, 0.2 * turn @ left.T])
+    for rate in (4e-3, 1e-3):
+        for start, kept in ((aligned, True), (None, False)):
+            path = sw.train(
+                task,
+                units,
+                0.1,
+                start=start,
+                optimizer=opt.Muon(rate, momentum=0.5, newton_schulz=0),
+                max_steps=int(0.8 / rate),
+                convergence=0,
+            )
+            assert path.loss[-1] < 0.5 * path.loss[0]
+            w, a = path.parameters[:, :, :4], path.parameters[:, :, 4:]
+            first, last = (np.real(sqrtm(a[k] @ a[k].T) - sqrtm(w[k] @ w[k].T)) for k in (0, -1))
+            own = sw.diagnose.conserved_drift(path)["units"].matrices
+            np.testing.assert_allclose(own[[0, -1]], [first, last], atol=1e-6)
+            changed = np.linalg.norm(last - first) / np.linalg.norm(first)
+            assert changed < 1e-6 if kept else changed > 0.5  # whatever the learning rate
 
 
 def test_sign_descent_keeps_the_difference_of_sizes():
