@@ -16,7 +16,7 @@ from scipy.integrate import solve_ivp
 import saddlewalk as sw
 from saddlewalk.balance import he_start, imbalances
 from saddlewalk.settings import Run
-from saddlewalk.theory.deep import aligned_start, modes, predict_first_escape
+from saddlewalk.theory.deep import aligned_start, escape, modes, predict_first_escape
 from saddlewalk.theory.diagonal import ManyLayers
 from saddlewalk.units import Deep, DeepDiagonal
 
@@ -266,6 +266,32 @@ def test_a_he_start_with_two_small_layers_is_that_of_tight_integration():
             atol=1e-11,
         )
     assert stairs.jump_times[0] == pytest.approx(seen.t_events[0][0], rel=2e-3)
+
+
+@pytest.mark.parametrize(("factor", "shorter"), [(1e-3, 1.0), (1e-2, 0.3)])
+def test_a_he_start_of_relu_layers_is_that_of_small_euler_steps(factor, shorter, monkeypatch):
+    """Small layers beside large ones, with kinks: what steps of the large ones' size made late.
+
+    Nor must short steps end a jump where it falls slower for one of them.
+    """
+    monkeypatch.setattr(escape, "_SHORT", shorter * escape._SHORT)
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2, features=2, seed=0)
+    units = Deep.of(4, 6, "relu")
+    problem = sw.Problem(task, units)
+    start = he_start(problem, {"w1": factor, "readout": factor})
+    stairs = sw.predict(task, units, 1.0, start=start)
+    middle, step = 0.5 * sum(stairs.loss_levels), 2e-4
+    with sw.float64():
+
+        def moved(state):
+            w, steps, _ = state
+            loss, slope = jax.value_and_grad(problem.loss)(w)
+            return w - step * slope, steps + 1, loss
+
+        goes_on = lambda state: (state[2] > middle) & (state[1] < 60_000)  # noqa: E731
+        run = jax.jit(lambda w: jax.lax.while_loop(goes_on, moved, (w, 0, jnp.inf)))
+        passed = step * (int(run(jnp.asarray(start))[1]) - 1)
+    assert stairs.jump_times[0] == pytest.approx(passed, rel=1e-3)
 
 
 def test_any_module_by_its_landscape():

@@ -19,6 +19,7 @@ from saddlewalk.theory.optimizers.base import resting_share
 from saddlewalk.theory.optimizers.leaps import Ball, stepped_leap
 from saddlewalk.theory.optimizers.muon import MuonOnLinear
 from saddlewalk.theory.optimizers.signs import SignOnDiagonal
+from saddlewalk.theory.optimizers.stepped import SteppedWalk
 
 opt = sw.optimizers
 STEPS = 40
@@ -326,6 +327,55 @@ def test_the_audit_says_the_largest_stable_learning_rate():
         assert stable.value == pytest.approx(part, rel=0.01)
 
 
+def test_steps_that_throw_a_network_off_end_and_name_a_stable_rate(tmp_path):
+    """Units that wake and sleep at every look, without a step in between, once went on for ever."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 3))
+    words = np.where(x[:, 0] > 0, "dog", "cat")
+    rows = [",".join([*map(str, row), word]) for row, word in zip(x, words, strict=True)]
+    table = tmp_path / "w.csv"
+    table.write_text("a,b,c,label\n" + "\n".join(rows))
+    relu = ["relu", "--width", "4", "--loss", "cross-entropy", "--data", str(table)]
+    steps = ["--optimizer", "descent", "--learning-rate", "50"]
+    run = CliRunner().invoke(main, ["predict", *relu, *steps])
+    assert run.exit_code == 0, run.output
+    assert "diverged: use a smaller learning rate" in run.output
+    assert "assumption FAILS: steps are stable where the network rests" in run.output
+    task, units = sw.tasks.from_arrays(x, words == "dog"), sw.units.Dense(4, "relu")
+    thrown = sw.train(
+        task, units, 1e-6, loss="cross-entropy", optimizer=opt.GradientDescent(50.0), max_steps=20
+    )
+    assert thrown.loss[-1] > 1e10  # and so it is
+
+
+def test_ten_times_the_stable_rate_of_a_heavy_ball():
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2, seed=0)
+    units = sw.units.Dense(4, "relu")
+
+    def stable(rate):
+        stairs = sw.predict(task, units, 1e-6, optimizer=opt.Momentum(rate))
+        (found,) = [one for one in stairs.assumptions if "stable" in one.name]
+        return stairs, found
+
+    most = 0.1 / stable(0.1)[1].value
+    stairs, found = stable(10 * most)
+    assert stairs.stopped is Stopped.DIVERGED
+    assert not found.holds
+    assert found.value > 5
+    path = sw.train(task, units, 1e-6, optimizer=opt.Momentum(10 * most), max_steps=2000)
+    assert path.loss.max() > 1e3 * path.loss[0]
+
+
+def test_units_that_turn_for_ever_take_their_steps(monkeypatch):
+    """Where waking and sleeping never ends steps are taken all the same, and lead where they led before."""
+    task = sw.tasks.sparse_regression(samples=40, dim=3, sparsity=2)
+    honest = SteppedWalk.apply
+    monkeypatch.setattr(SteppedWalk, "apply", lambda *given: honest(*given) or True)
+    stairs = sw.predict(task, sw.units.Diagonal(), 1e-3, optimizer=opt.GradientDescent(1e-2))
+    assert stairs.stopped is Stopped.LEARNED
+    assert stairs.loss_levels[-1] < 1e-6 * stairs.loss_levels[0]
+
+
 def test_sharpness_is_the_largest_eigenvalue_of_the_hessian(network):
     with sw.float64():
         problem = sw.Problem(network[0], network[1], rates={"a": 0.5})
@@ -443,11 +493,20 @@ def test_resting_share_of_stairs_and_slides():
         ("adam:beta1", "must look like"),
         ("muon:momentum=x", "must be a number"),
         ("adamw:weight_decay=-1", "at least 0"),
+        ("adam:epsilon=-1.0", "`epsilon` must be finite and at least 0"),
     ],
 )
 def test_what_no_optimizer_knows_is_said(text, said):
     with pytest.raises(sw.InputError, match=said):
         optimizer_named(text)
+
+
+def test_numbers_of_other_optimizers_are_refused_in_python_too():
+    decaying = [word for word, one in opt.OPTIMIZERS.items() if one.decay]
+    with pytest.raises(sw.InputError, match=f"{' and '.join(decaying)} do"):
+        opt.Momentum(weight_decay=0.1)
+    with pytest.raises(sw.InputError, match="take the optimizer 'momentum'"):
+        opt.GradientDescent(momentum=0.5)
 
 
 @pytest.mark.parametrize(
@@ -498,27 +557,41 @@ def test_the_command_line_takes_an_optimizer():
     wrong = CliRunner().invoke(main, ["predict", "diagonal", "--learning-rate", "0.1"])
     assert wrong.exit_code == 2
     assert "name an --optimizer" in wrong.output
+    decay = CliRunner().invoke(main, ["predict", "diagonal", "--weight-decay", "0.1"])
+    assert decay.exit_code == 2
+    assert "--optimizer adamw:weight_decay=0.1" in decay.output
+    assert "--decay" not in decay.output
 
 
 # --- what is conserved, and the edge of stability -----------------------------------------------------------
 
 
-def test_muon_keeps_the_difference_of_the_roots_of_its_layers():
-    matrix = np.random.default_rng(0).normal(size=(3, 3))
-    task, units = sw.tasks.from_moments(np.eye(3), matrix), sw.units.Dense(3, "linear")
-    drifts = []
-    for rate in (4e-3, 1e-3):
-        rule = opt.Muon(rate, momentum=0.5, newton_schulz=0)
-        path = sw.train(task, units, 1e-4, optimizer=rule, max_steps=int(0.5 / rate), convergence=0)
-        w, a = path.parameters[-1][:, :3], path.parameters[-1][:, 3:]
-        from scipy.linalg import sqrtm
+def test_muon_keeps_the_difference_of_the_roots_of_its_layers_once_aligned():
+    from scipy.linalg import sqrtm
 
-        kept = np.real(sqrtm(a @ a.T) - sqrtm(w @ w.T))
-        drift = sw.diagnose.conserved_drift(path)
-        np.testing.assert_allclose(drift["units"].matrices[-1], kept, atol=1e-6)
-        drifts.append(np.linalg.norm(kept) / np.linalg.norm(w))
-    assert drifts[1] < 0.5 * drifts[0]
-    assert drifts[1] < 0.02
+    matrix = np.random.default_rng(0).normal(size=(4, 4))
+    task, units = sw.tasks.from_moments(np.eye(4), matrix), sw.units.Dense(4, "linear")
+    left, _, right = np.linalg.svd(matrix)
+    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(4, 4)))[0]
+    aligned = np.hstack([0.1 * turn @ right, 0.2 * turn @ left.T])
+    for rate in (4e-3, 1e-3):
+        for start, kept in ((aligned, True), (None, False)):
+            path = sw.train(
+                task,
+                units,
+                0.1,
+                start=start,
+                optimizer=opt.Muon(rate, momentum=0.5, newton_schulz=0),
+                max_steps=int(0.8 / rate),
+                convergence=0,
+            )
+            assert path.loss[-1] < 0.5 * path.loss[0]
+            w, a = path.parameters[:, :, :4], path.parameters[:, :, 4:]
+            first, last = (np.real(sqrtm(a[k] @ a[k].T) - sqrtm(w[k] @ w[k].T)) for k in (0, -1))
+            own = sw.diagnose.conserved_drift(path)["units"].matrices
+            np.testing.assert_allclose(own[[0, -1]], [first, last], atol=1e-6)
+            changed = np.linalg.norm(last - first) / np.linalg.norm(first)
+            assert changed < 1e-6 if kept else changed > 0.5  # whatever the learning rate
 
 
 def test_sign_descent_keeps_the_difference_of_sizes():

@@ -23,7 +23,7 @@ from saddlewalk.features import RFMRegressor
 from saddlewalk.figures.rich import students
 from saddlewalk.flow import train_many
 from saddlewalk.sweep import Results, grid, latin_hypercube, sweep, uniform
-from saddlewalk.sweep.files import load_sweep
+from saddlewalk.sweep.files import STUDIES, load_sweep
 from saddlewalk.sweep.lanes import fastest
 from saddlewalk.sweep.measures import MEASURES, check_parameters, find_measure
 from saddlewalk.sweep.pictures import plot_sweep
@@ -720,8 +720,10 @@ def test_studies_that_come_with_the_package(tmp_path):
     assert cell["jumps"] == 3
     assert cell["first_jump"] < cell["last_jump"]
     assert len(load_sweep("agf-3").plan) == 24
-    with pytest.raises(sw.InputError, match="Studies: agf-3, optimizer-scale, rate-scale, rich-1b"):
+    with pytest.raises(sw.InputError, match="Studies: agf-3, depth-scale, loss-scale"):
         load_sweep("agf3")
+    said = CliRunner().invoke(main, ["sweep", "--help"]).output
+    assert all(file.stem in "".join(said.split()) for file in STUDIES.glob("*.toml"))
 
 
 # --- measures -----------------------------------------------------------------------------------------------

@@ -20,6 +20,15 @@ from saddlewalk.interrupts import INTERRUPTED
 from saddlewalk.settings.catalog import SETTINGS
 from saddlewalk.settings.run import Run
 
+_OF_OPTIMIZERS = {
+    "--weight-decay": "adamw:weight_decay=0.1",
+    "--beta1": "adam:beta1=0.9",
+    "--beta2": "adam:beta2=0.99",
+    "--epsilon": "adam:epsilon=1e-8",
+    "--nesterov": "momentum:nesterov=true",
+    "--newton-schulz": "muon:newton_schulz=0",
+}
+"""Numbers of an optimizer stand after its name."""
 _FAILED = 1
 """Exit code of a computation that came to nothing; wrong input has 2."""
 
@@ -32,6 +41,13 @@ class _Main(click.Group):
             return super().invoke(ctx)
         except InputError as error:
             raise click.UsageError(in_flags(str(error))) from error
+        except click.NoSuchOption as error:
+            if error.option_name not in _OF_OPTIMIZERS:
+                raise
+            raise click.UsageError(
+                f"'{error.option_name}' is a number of the optimizer and stands after its name, as in "
+                f"--optimizer {_OF_OPTIMIZERS[error.option_name]}."
+            ) from error
         except KeyboardInterrupt:
             note("interrupted")
             raise SystemExit(INTERRUPTED) from None

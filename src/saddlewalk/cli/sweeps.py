@@ -50,8 +50,8 @@ def sweep(
 ) -> None:
     """Measure every configuration that FILE (TOML or YAML) asks for, and keep it in a labeled store.
 
-    FILE may be the name of a study that comes with the package: agf-3, rich-1b, saddle-2-linear,
-    saddle-2-attention.
+    FILE may be the name of a study that comes with the package: agf-3, depth-scale, loss-scale,
+    optimizer-scale, rate-scale, rich-1b, saddle-2-attention, saddle-2-linear, width-scale.
 
     A sweep that was stopped goes on where it was. Look at the results with xarray.open_zarr(OUT), also while
     it runs.

@@ -36,6 +36,7 @@ class Stopped(Word):
     INTERRUPTED = "interrupted", "interrupted: this is the part that was computed"
     STALLED = (
         "stalled",
-        "stalled: the velocity is not finite, or not smooth enough for any step",
+        "stalled: the velocity is not finite (as where a loss has no lowest value), or not smooth enough for "
+        "any step",
     )
     DIVERGED = "diverged", "diverged: use a smaller learning rate"

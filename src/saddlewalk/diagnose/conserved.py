@@ -163,7 +163,9 @@ class ConservedDrift(AbstractResult, Mapping[str, Drift]):
 
 
 def conserved_drift(path: "Trajectory", problem: Problem | None = None) -> ConservedDrift:
-    """By hidden layer: how well the run kept what gradient flow keeps.
+    """By hidden layer: how well the run kept what gradient flow keeps, or its own optimizer.
+
+    Under Muon layers that are not aligned change it by its own size while they align.
 
     Parameters
     ----------

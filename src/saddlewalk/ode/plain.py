@@ -99,7 +99,7 @@ def _past_kinks(
     max_steps: int,
 ) -> Followed:
     time, states, slope = [0.0], [np.asarray(y)], velocity(y)
-    h, evaluations, stopped = 10 * least, 1, False
+    h, evaluations, stopped = least, 1, False
     while len(time) <= max_steps and time[-1] < max_time:
         h = min(max(h, least), max_step, max_time - time[-1])
         middle = velocity(y + 0.5 * h * slope)

@@ -11,7 +11,7 @@ from saddlewalk.optimizers.base import (
     AbstractOptimizer,
     Memory,
     Tensors,
-    check_decay,
+    check_least,
     check_part,
     zeros,
 )
@@ -64,6 +64,7 @@ class Adam(_Means):
     def __check_init__(self) -> None:
         check_part("beta1", self.beta1)
         check_part("beta2", self.beta2)
+        check_least("epsilon", self.epsilon)
 
     def step(self, gradients: Tensors, memory: Memory, weights: Tensors) -> tuple[Tensors, Memory]:
         """The mean gradient over the root of the mean square."""
@@ -97,7 +98,8 @@ class AdamW(_Means):
     def __check_init__(self) -> None:
         check_part("beta1", self.beta1)
         check_part("beta2", self.beta2)
-        check_decay(self.weight_decay)
+        check_least("epsilon", self.epsilon)
+        check_least("weight_decay", self.weight_decay)
 
     def step(self, gradients: Tensors, memory: Memory, weights: Tensors) -> tuple[Tensors, Memory]:
         """As Adam, and towards zero."""

@@ -14,12 +14,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from saddlewalk.errors import InputError, check_number
+from saddlewalk.errors import InputError, check_number, nearest
 
 Tensors = dict[str, Float[Array, "..."]]
 """Weights, gradients or changes of a network, by name."""
 Memory = Any
 """What an optimizer remembers from step to step."""
+_DECAYING = "adamw and muon"
+"""The optimizers that know weight decay, in words."""
 
 
 class AbstractOptimizer(eqx.Module):
@@ -35,6 +37,14 @@ class AbstractOptimizer(eqx.Module):
     decay: ClassVar[bool] = False
     """Whether it knows weight decay."""
     learning_rate: eqx.AbstractVar[Any]
+
+    def __new__(cls, *_: Any, **named: Any) -> "AbstractOptimizer":
+        """Refuse numbers that this optimizer does not have, in a sentence."""
+        known = [one.name for one in dataclasses.fields(cls)]
+        for key in named:
+            if key not in known:
+                raise InputError(_not_known(cls.word, key, known))
+        return super().__new__(cls)
 
     def __check_init__(self) -> None:
         if isinstance(self.learning_rate, jax.Array | jax.core.Tracer):
@@ -102,6 +112,14 @@ class AbstractOptimizer(eqx.Module):
         return f"{self.word} ({numbers})"
 
 
+def _not_known(word: str, key: str, known: list[str]) -> str:
+    if key == "weight_decay":
+        return f"'{word}' does not know weight decay; {_DECAYING} do."
+    if key == "momentum" and word == "descent":
+        return "'descent' has no momentum: take the optimizer 'momentum'."
+    return f"'{word}' has no `{key}`.{nearest(key, known)}"
+
+
 def zeros(weights: Tensors) -> Tensors:
     """A memory of nothing.
 
@@ -127,15 +145,16 @@ def check_part(name: str, value: Any) -> None:
         raise InputError(f"`{name}` must lie in [0, 1); got {value}.")
 
 
-def check_decay(value: Any) -> None:
-    """Refuse a weight decay with which weights grow.
+def check_least(name: str, value: Any) -> None:
+    """Refuse what is below 0: a weight decay with which weights grow, an epsilon that turns steps around.
 
     Parameters
     ----------
+    name : of the argument.
     value : what was given.
     """
     if isinstance(value, jax.Array | jax.core.Tracer):
         return
-    check_number("weight_decay", value)
+    check_number(name, value)
     if not 0 <= value < math.inf:
-        raise InputError(f"`weight_decay` must be finite and at least 0; got {value}.")
+        raise InputError(f"`{name}` must be finite and at least 0; got {value}.")

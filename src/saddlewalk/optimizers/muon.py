@@ -21,7 +21,7 @@ from saddlewalk.optimizers.base import (
     AbstractOptimizer,
     Memory,
     Tensors,
-    check_decay,
+    check_least,
     check_part,
     zeros,
 )
@@ -58,7 +58,8 @@ class Muon(AbstractOptimizer):
 
     def __check_init__(self) -> None:
         check_part("momentum", self.momentum)
-        check_decay(self.weight_decay)
+        check_least("weight_decay", self.weight_decay)
+        check_least("epsilon", self.epsilon)
         checked_whole("newton_schulz", self.newton_schulz, below=100)
 
     def start(self, weights: Tensors) -> Memory:

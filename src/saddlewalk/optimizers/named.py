@@ -1,6 +1,5 @@
 """Optimizers by name: `adam`, or with numbers of their own `adamw:weight_decay=0.1,beta2=0.95`."""
 
-import inspect
 from typing import Any
 
 from saddlewalk.errors import InputError, nearest
@@ -42,10 +41,6 @@ def optimizer_named(text: str, **numbers: Any) -> AbstractOptimizer:
                 "Leave one of them out."
             )
         given[key] = number
-    known = list(inspect.signature(kind).parameters)
-    for key in given:
-        if key not in known:
-            raise InputError(_not_known(name, key, known))
     return kind(**given)
 
 
@@ -88,12 +83,3 @@ def _read(key: str, value: str) -> Any:
         except ValueError:
             continue
     raise InputError(f"`{key}` of the optimizer must be a number; got '{value}'.")
-
-
-def _not_known(name: str, key: str, known: list[str]) -> str:
-    if key == "weight_decay":
-        others = [word for word, one in OPTIMIZERS.items() if one.decay]
-        return f"'{name}' does not know weight decay; {' and '.join(others)} do."
-    if key == "momentum" and name == "descent":
-        return "'descent' has no momentum: take the optimizer 'momentum'."
-    return f"'{name}' has no `{key}`.{nearest(key, known)}"

@@ -8,7 +8,7 @@ from saddlewalk.flow import train
 from saddlewalk.tasks import linear_map
 from saddlewalk.theory import predict
 from saddlewalk.theory.optimizers.base import resting_share
-from saddlewalk.units import Dense
+from saddlewalk.units import Deep, Dense
 
 _DIM = 4
 _MOST_STEPS = 60_000
@@ -20,6 +20,7 @@ def linear_staircase(
     learning_rate: float = 2e-3,
     seed: int = 0,
     width: int = _DIM,
+    depth: int = 2,
 ) -> dict[str, float]:
     """Part of the time of its fall that the loss of a linear network rests, predicted and seen.
 
@@ -29,9 +30,11 @@ def linear_staircase(
     optimizer : its name, or "flow" for gradient flow.
     learning_rate : of the optimizer.
     seed : of the map and of the start.
-    width : number of units.
+    width : number of units, in each hidden layer.
+    depth : layers of weights.
     """
-    task, units = linear_map(_DIM, _DIM, decay=1.0, seed=seed), Dense(width, "linear")
+    task = linear_map(_DIM, _DIM, decay=1.0, seed=seed)
+    units = Dense(width, "linear") if depth == 2 else Deep.linear(depth, width)
     steps: dict[str, Any] = {}
     if optimizer != "flow":
         steps = {"optimizer": optimizer, "learning_rate": learning_rate}

@@ -3,6 +3,7 @@
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from saddlewalk.theory.deep import predict_first_escape as predict_first_escape
 from saddlewalk.theory.prediction import THEORIES as THEORIES
 from saddlewalk.theory.prediction import methods_of as methods_of
 from saddlewalk.theory.prediction import predict as predict

@@ -162,7 +162,7 @@ def _jump(
         seen,
         rtol=1e-8 if network.smooth else 1e-5,
         atol=1e-11 if network.smooth else 1e-7,
-        least_step=None if network.smooth else _least_step(network, woken),
+        least_step=None if network.smooth else _least_step(network, woken, which.mask),
         max_time=max_time - waiting,
         max_steps=_MOST_STEPS if network.smooth else 10 * _MOST_STEPS,
     )
@@ -190,9 +190,10 @@ def _jump(
     )
 
 
-def _least_step(network: AbstractNetwork, w: Vector) -> float:
-    """A part of the time in which the network changes when it is felt."""
-    return _SHORT * float(np.linalg.norm(w) / np.linalg.norm(network.loss_and_velocity(w)[1]))
+def _least_step(network: AbstractNetwork, w: Vector, small: Bool[np.ndarray, " size"]) -> float:
+    """A part of the time in which the small layers change when they are felt; large ones stand still then."""
+    velocity = network.loss_and_velocity(w)[1][small]
+    return _SHORT * float(np.linalg.norm(w[small]) / np.linalg.norm(velocity))
 
 
 class _FirstRest:
@@ -210,8 +211,10 @@ class _FirstRest:
             self.fastest, self.least, self.began = fall, math.inf, time
         if fall < self.least:
             self.least, self.slowest = fall, time
-        rested = 0 < fall * (time - self.began) <= _REST * (self.first - loss)
-        next_begins = self.least < self.fastest / _DIP and fall > _DIP * self.least
+        # where it chatters along kinks it falls slower for a step before it falls faster again
+        slowed = self.least < self.fastest / _DIP
+        rested = slowed and 0 < fall * (time - self.began) <= _REST * (self.first - loss)
+        next_begins = slowed and fall > _DIP * self.least
         long = self.began > 0 and time > _LONG * self.began
         return rested or next_begins or long or fall == 0
 

@@ -76,8 +76,8 @@ class AbstractStepsTheory(abc.ABC):
 
 
 def resting_share(time: Curve, loss: Curve) -> float:
-    """Part of the time of its fall in which a loss hardly falls beside what is to come: above a half for a
-    staircase, near 0 for a slide. The wait before it begins does not count, nor does its tail.
+    """Part of the time of its fall in which a loss hardly falls beside what is to come: above a third for
+    a staircase, near 0 for a slide. The wait before it begins does not count, nor does its tail.
 
     Parameters
     ----------

@@ -8,8 +8,8 @@ each layer by the learning rate in a step. On the clock :math:`\tau = \eta k`
           L = L_0 - \sum_i \Big(\sigma_i t_i^2 - \tfrac12 t_i^4\Big) :
 
 mode i is learned at :math:`k = \sqrt{\sigma_i}/\eta`, whatever the scale, and
-:math:`\sqrt{P^\top P} - \sqrt{Q Q^\top}` of the layers P and Q is kept. Newton-Schulz steps make numbers
-between 0.7 and 1.2 of the ones of an orthogonalization: they are followed by method "numeric".
+:math:`\sqrt{P^\top P} - \sqrt{Q Q^\top}` of the layers P and Q is kept from then on. Newton-Schulz steps make
+numbers between 0.7 and 1.2 of the ones of an orthogonalization: they are followed by method "numeric".
 """
 
 from functools import cached_property

@@ -39,10 +39,17 @@ _CREEPING = 5000
 """Steps in which a unit above degree 2 grows e-fold, that make its plateau one of gradient flow."""
 _HUGE = 1e100
 """A weight of this size is on its way to infinity."""
+_THROWN = 1e3
+"""A loss of so many times the first one was thrown there by a step: what comes after it is no stage."""
 _STILL = 1e-3
 """Part of a stage's gain within which a loss stands still, that swings."""
 _CALLS_STILL = 200
 """Calls after which a loss that has not fallen to a new least one stands still."""
+_TURNS = 4
+"""Times, for each unit, that units wake, sleep and almost rest without a step in between. More often they
+would do so for ever, as where a step has thrown them far off: then the next one is taken all the same."""
+_MOST_SWINGS = 1000
+"""Such steps of a whole walk. Steps that are stable need none."""
 
 
 class SteppedWalk(Walk):
@@ -69,6 +76,8 @@ class SteppedWalk(Walk):
         self.balls = np.zeros_like(self.theta)
         self._last_loss = self.level
         self._first_plateau = True
+        self._swings = 0
+        self._first_loss = max(self.untrained, self.present_loss)
 
     def _alternate(self) -> Stopped:
         if self.begun:  # in the middle of a training balls are on their way
@@ -198,24 +207,29 @@ class SteppedWalk(Walk):
         self.begin_phase()
         self._last_loss = self.present_loss
         self.near, lowest, since = self.at.near_rest, math.inf, 0
-        taken = 0
+        taken = turns = 0
         while taken < _MOST_STEPS:
             if self.horizon <= 0:
                 return Stopped.LIMIT
             phase = self.phase(plateau=False)
             margins = phase.margins(self.theta)
-            if self.apply(margins):
-                continue
-            if float(margins.resting) <= self.at.at_event or not self.active.any():
+            turned = self.apply(margins)
+            if not turned and self._seems_at_rest(margins):
                 if comes_to_rest(self, margins):
                     return None
+                turned = True
+            turns = turns + 1 if turned else 0
+            if 0 < turns <= _TURNS * self.problem.width:
                 continue
-            stride = self._stride()
+            self._swings += turned
+            if self._swings > _MOST_SWINGS:
+                return Stopped.DIVERGED if self.present_loss > self.untrained else Stopped.LIMIT
+            stride = 1 if turned else self._stride()
             steps = self._advance(stride, _RECORDS)
-            if not np.abs(self.theta).max() < _HUGE:  # also if it is no number
-                return Stopped.DIVERGED
             taken, self.lasted = taken + steps, self.lasted + steps * self.ball.time_per_step
             loss = self.present_loss
+            if self._is_thrown(loss):
+                return Stopped.DIVERGED
             self.tell(loss)
             view = phase.margins(self.theta).view
             self.remember_drives(np.asarray(view.drive)[None])
@@ -227,6 +241,17 @@ class SteppedWalk(Walk):
         stopped = pass_transition(self)
         self._follow(self.active)
         return stopped
+
+    def _is_thrown(self, loss: float) -> bool:
+        """Whether steps have led beyond where there is anything to learn."""
+        if not np.abs(self.theta).max() < _HUGE:  # also if it is no number
+            return True
+        lowest = self.infimum
+        return lowest is not None and loss - lowest > _THROWN * (self._first_loss - lowest)
+
+    def _seems_at_rest(self, margins: Margins) -> bool:
+        """Whether the active units hardly move, or there are none."""
+        return float(margins.resting) <= self.at.at_event or not self.active.any()
 
     def _stride(self) -> int:
         """Steps from one recorded moment to the next: what grows fastest sets it."""
