@@ -248,6 +248,22 @@ def test_columns_are_inputs_and_classes_by_name():
     assert panels["Residual along each input"]["rows"][0] == "class 0"
 
 
+def test_labels_that_are_words_name_the_outputs(tmp_path):
+    """In the order of the alphabet, as the columns of the targets are; also from a file."""
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    words = np.array(["oak", "ash", "elm"])[x.argmax(axis=1)]
+    rows = [f"{','.join(map(str, row))},{word}" for row, word in zip(x, words, strict=True)]
+    (tmp_path / "trees.csv").write_text("\n".join(["a,b,c,tree", *rows]))
+    of_file = Run.of("relu", data=str(tmp_path / "trees.csv"), loss="cross-entropy", width=2)
+    of_array = sw.Problem(sw.tasks.from_arrays(x, words), sw.units.Dense(2, "linear"))
+    for problem in (of_file.problem, of_array):
+        theta = np.random.default_rng(1).normal(size=(2, 2, 6))
+        panels = {one["title"]: one for one in panels_of(problem, theta)}
+        assert panels["Direction of a"]["columns"] == ["ash", "elm", "oak"]
+        first = int(np.flatnonzero(np.asarray(of_file.task.y)[:, 0])[0])
+        assert words[first] == "ash"
+
+
 def test_store_with_curves(tmp_path):
     plan = grid({"scale": [1e-3, 1e-5], "dim": [3, 5]}, setting="diagonal", sparsity=2)
     found = sweep("curves", plan, tmp_path / "mine.zarr", progress=False)

@@ -246,6 +246,9 @@ def _inputs(problem: Problem) -> list[str]:
 
 def _outputs(problem: Problem) -> list[str]:
     """What the outputs are called."""
+    called = problem.task.output_names
+    if len(called) == problem.task.outputs:
+        return list(called)
     word = "class" if problem.sample_loss.classifies else "output"
     return [f"{word} {k}" for k in range(problem.task.outputs)]
 
