@@ -157,9 +157,9 @@
       .filter(({ stage }) => stage.time <= options.view[1] && stage.time >= options.view[0]).sort((a, b) => b.fall - a.fall);
     for (const { stage, top } of largest) {
       const text = stage.learned.length > 26 ? stage.learned.slice(0, 25) + "…" : stage.learned;
-      const wide = ctx.measureText(text).width, at = X(stage.time);
-      const x = at + 6 * ratio + wide > bbox.left + bbox.width ? at - 6 * ratio - wide : at + 6 * ratio; // at the edge: before the jump
+      const wide = ctx.measureText(text).width, at = X(stage.time), room = bbox.left + bbox.width - wide;
       const low = Y(stage.loss) - Y(top) < 24 * ratio; // too short a drop to stand beside: above it
+      const x = at + 6 * ratio <= room ? at + 6 * ratio : low ? room : at - 6 * ratio - wide; // at the edge: before the jump
       const y = Math.max(Y(top) - (low ? 21 * ratio : 0), bbox.top + 8 * ratio) + 15 * ratio;
       const box = [x, y - 12 * ratio, x + wide, y + 3 * ratio];
       const crossed = taken.some((b) => b[0] < box[2] + 4 && b[2] > box[0] - 4 && b[1] < box[3] && b[3] > box[1]);
