@@ -188,8 +188,9 @@ def test_the_paper():
     cited = set(re.findall(r"@([\w]+)", body))
     entries = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text(), re.MULTILINE)
     assert cited == set(entries)
-    for heading in ("# Summary", "# Statement of need", "# State of the field", "# References"):
-        assert f"\n{heading}\n" in text
+    headings = ("Summary", "Statement of need", "State of the field", "Software design")
+    for heading in (*headings, "Research impact statement", "References"):
+        assert f"\n# {heading}\n" in text
 
 
 def rows(page, first):
