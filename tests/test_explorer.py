@@ -272,7 +272,8 @@ def test_store_with_curves(tmp_path):
     path = run.train()
     time = cell["curve_time"].values
     time = time[np.isfinite(time)]
-    places = np.searchsorted(path.time, time)
+    # cells that are trained together differ from one alone in their last digits
+    places = np.abs(path.time[:, None] - time).argmin(axis=0)
     np.testing.assert_allclose(path.time[places], time)
     np.testing.assert_allclose(path.loss[places], cell["curve_loss"].values[: len(time)])
     network = network_of_store(found, "mine.zarr")
