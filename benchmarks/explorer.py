@@ -6,6 +6,7 @@ Pages: the one without arguments, runs of modular addition and ReLU networks, an
 
 import json
 import math
+import os
 import shutil
 import statistics
 import tempfile
@@ -24,14 +25,15 @@ MARKS = {"open": 2000.0, "cursor": 50.0}
 """Milliseconds."""
 SIZES = {"default": 3.0, "10,000 cells": 30.0}
 """Megabytes."""
-MOVES = 60
+MOVES, ROUNDS = 60, 3
 _WORDS = """
-Made by `benchmarks/explorer.py` in {version}, headless, without a GPU, beside other work on one core.
-Opening: from the request to the finished page, the best of three. Cursor: from a move to the layout of all
-that it changes, and to the frame that shows it (the largest of {moves} moves in brackets; frames come every
-16 ms). Slider: from the slider to the second frame after it, with the flow integrated anew where it is
-live. Marks: 2 s to open, 50 ms for a cursor, 3 MB for the default page, 30 MB for 10,000 cells; the last
-column says which of them a page misses, "at worst" if it is a single move of the cursor.
+Made by `benchmarks/explorer.py` in {version}, headless, without a GPU, beside other work (load {load:.0f}
+on {cores} cores). Opening: from the request to the finished page, the best of three. Cursor: from a move
+to the layout of all that it changes, and to the frame that shows it (the largest of {moves} moves in
+brackets, in the best of three rounds; frames come every 16 ms). Slider: from the slider to the second
+frame after it, with the flow integrated anew where it is live. Marks: 2 s to open, 50 ms for a cursor, 3
+MB for the default page, 30 MB for 10,000 cells; the last column says which of them a page misses, "at
+worst" if it is a single move of the cursor.
 """.strip().replace("\n", " ")
 CURSOR = """
 const [moves, done] = arguments, { record } = saddlewalk.state, times = [], frames = [];
@@ -140,7 +142,8 @@ def measure(driver, file):
     found = {"megabytes": file.stat().st_size / 1e6, "open_ms": min(opened), "networks": {}}
     for k in range(driver.execute_script("return saddlewalk.data_.networks.length")):
         driver.execute_script(f"saddlewalk.open({k})")
-        drawn, frames = driver.execute_async_script(CURSOR, MOVES)
+        rounds = [driver.execute_async_script(CURSOR, MOVES) for _ in range(ROUNDS)]
+        drawn, frames = min(rounds, key=lambda one: max(one[0]))
         slider = driver.execute_script(
             "return document.querySelector('#sliders input')?.id || null"
         )
@@ -172,7 +175,7 @@ def table(found, version):
     lines = [
         "# The explorer in a browser",
         "",
-        _WORDS.format(version=version, moves=MOVES),
+        _WORDS.format(version=version, moves=MOVES, load=os.getloadavg()[1], cores=os.cpu_count()),
         "",
         "| page | MB | opens in ms | network | cursor ms | frame ms | slider ms | marks |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",
