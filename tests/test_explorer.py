@@ -150,7 +150,7 @@ def test_live_networks():
     [(16, 16, None, True), (17, 17, None, False), (64, 2, None, True), (64, 64, 2, False)],
 )
 def test_large_maps_are_run_before(inputs, outputs, width, live):
-    """Where one flow takes the page longer than a quarter of a second."""
+    """Where one flow takes the page longer than half a second."""
     sizes = {"dim": inputs, "outputs": outputs, **({"width": width} if width else {})}
     assert (live_flow(Run.of("linear", **sizes)) is not None) == live
 

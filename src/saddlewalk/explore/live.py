@@ -23,7 +23,7 @@ _MOST_NUMBERS = 250_000
 _LARGEST = 64
 """Inputs of a diagonal network up to which a slider answers at once."""
 _MOST_WORK = 21_000
-"""And the work of a linear one: 16 inputs, outputs and units take a quarter of a second."""
+"""And the work of a linear one: 16 inputs, outputs and units take up to half a second."""
 
 
 def live_flow(run: Run, seeds: int = _SEEDS) -> Live | None:
