@@ -44,6 +44,7 @@ wheel: $(VENV)/.dev      ## build the wheel and try it in an empty environment
 	build/wheel/env/bin/python -m pip install --quiet build/wheel/*.whl
 	cd build/wheel && env/bin/saddlewalk compare modular-addition --out first
 	cd build/wheel && env/bin/saddlewalk reproduce agf-8 --out papers
+	cd build/wheel && env/bin/saddlewalk explore --no-open --out explore.html && test -s explore.html
 	cd build/wheel && test -s first/figure.png && test -s papers/index.html && test -s papers/agf-8/figure.png
 
 release:         ## all that can be checked before a person publishes; TESTS="tests/test_cli.py" tries fewer

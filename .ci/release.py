@@ -6,6 +6,7 @@ python .ci/release.py --tests tests/test_cli.py    with these tests instead of a
 
 import argparse
 import email
+import json
 import os
 import re
 import shutil
@@ -47,35 +48,55 @@ def main() -> None:
         raise SystemExit("\n".join(faults))
     say("contents, licenses and metadata are as they should be")
     bench = unpacked(sdist)
-    tried = [version for version in given.pythons if tries(version, wheel, bench, given.tests)]
-    if not tried:
+    found = {version: interpreters(version) for version in given.pythons}
+    pythons = {v: next(filter(starts, candidates), None) for v, candidates in found.items()}
+    if not any(pythons.values()):
         raise SystemExit(
             f"None of the Pythons {', '.join(given.pythons)} is here: nothing was tried."
         )
-    missing = [version for version in given.pythons if version not in tried]
-    say(f"tests passed from the wheel on Python {', '.join(tried)}")
-    if missing:
-        say(f"not tried, because it is not installed here: Python {', '.join(missing)}")
+    for version, python in pythons.items():
+        if python is not None:
+            try_wheel(python, version, wheel, bench, given.tests)
+            say(f"tests passed from the wheel on Python {version}")
+    for version in (version for version, python in pythons.items() if python is None):
+        why = "found, but does not start" if found[version] else "not installed here"
+        say(f"not tried: Python {version} ({why})")
+    if "urls" not in PROJECT:
+        say("no [project.urls]: links and picture of the README lead nowhere on a package index")
     say(next_steps(sdist, wheel))
 
 
-def tries(version: str, wheel: Path, bench: Path, tests: list[str]) -> bool:
-    """Whether that Python is here; then the wheel is installed into an empty environment and tested."""
-    python = shutil.which(f"python{version}")
-    if python is None or subprocess.run([python, "-c", ""], capture_output=True).returncode:
-        return False
+def interpreters(version: str) -> list[str]:
+    """Pythons of that version: the one on the path, and those that pyenv has built."""
+    home = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
+    known = shutil.which(f"python{version}")
+    return [
+        *([known] if known else []),
+        *map(str, sorted(home.glob(f"{version}.*/bin/python{version}"), reverse=True)),
+    ]
+
+
+def starts(python: str) -> bool:
+    """Whether it runs at all: a shim of pyenv may stand for a version that is switched off."""
+    return subprocess.run([python, "-c", ""], capture_output=True).returncode == 0
+
+
+def try_wheel(python: str, version: str, wheel: Path, bench: Path, tests: list[str]) -> None:
+    """Install the wheel into an empty environment, do what a stranger does first, then test it."""
     mine = environment(python, version, str(wheel))
-    first = OUT / f"first-{version}"
+    first, page = OUT / f"first-{version}", OUT / f"explore-{version}.html"
     run(mine, "-m", "saddlewalk", "compare", "diagonal", "--out", str(first), cwd=bench)
     if not (first / "figure.png").stat().st_size:
         raise SystemExit(f"Python {version}: the first command left no picture.")
+    run(mine, "-m", "saddlewalk", "explore", "--no-open", "--out", str(page), cwd=bench)
+    for fault in faults_of_page(page):
+        raise SystemExit(f"Python {version}: {fault}")
     install(mine, f"{wheel}[test]")
     where = "import saddlewalk; print(saddlewalk.__file__)"
     found = run(mine, "-c", where, cwd=bench, capture_output=True, text=True).stdout
     if "site-packages" not in found:
         raise SystemExit(f"Python {version} would test {found.strip()}, and not the wheel.")
     run(mine, "-m", "pytest", *QUICK, *tests, cwd=bench)
-    return True
 
 
 def environment(python: str, name: str, *packages: str) -> str:
@@ -119,6 +140,22 @@ def faults_of_wheel(wheel: Path) -> Iterator[str]:
         yield f"The wheel says version {metadata['Version']}, license {metadata['License-Expression']}."
     if not metadata.get_payload().startswith("# saddlewalk"):
         yield "The long description is not the README."
+
+
+def faults_of_page(page: Path) -> Iterator[str]:
+    """What the page of the explorer lacks that was made where nothing but the wheel is installed."""
+    text = page.read_text(encoding="utf-8")
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.DOTALL)
+    if data is None or "uPlot" not in text:
+        yield "the page of the explorer has no data, or no charts."
+        return
+    networks = json.loads(data[1])["networks"]
+    if [network["name"] for network in networks] != ["diagonal", "linear", "attention"]:
+        yield "the page of the explorer has other networks than it should have."
+    if any("error" in cell for network in networks for cell in network["cells"]):
+        yield "a run of the page of the explorer could not be made."
+    if page.stat().st_size > 3e6:
+        yield f"the page of the explorer has {page.stat().st_size / 1e6:.1f} MB."
 
 
 def metadata_of(names: list[str]) -> str:

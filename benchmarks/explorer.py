@@ -5,6 +5,8 @@ Pages: the one without arguments, runs of modular addition and ReLU networks, an
 """
 
 import json
+import math
+import os
 import shutil
 import statistics
 import tempfile
@@ -23,13 +25,15 @@ MARKS = {"open": 2000.0, "cursor": 50.0}
 """Milliseconds."""
 SIZES = {"default": 3.0, "10,000 cells": 30.0}
 """Megabytes."""
-MOVES = 60
+MOVES, ROUNDS = 60, 3
 _WORDS = """
-Made by `benchmarks/explorer.py` in {version}, headless, without a GPU, beside other work on one core.
-Opening: from the request to the finished page, the best of three. Cursor: from a move to the layout of all
-that it changes, and to the frame that shows it (the largest of {moves} moves in brackets; frames come every
-16 ms). Slider: from the slider to the second frame after it, with the flow integrated anew where it is
-live. Marks: 2 s to open, 50 ms for a cursor, 3 MB for the default page, 30 MB for 10,000 cells.
+Made by `benchmarks/explorer.py` in {version}, headless, without a GPU, beside other work (load {load:.0f}
+on {cores} cores). Opening: from the request to the finished page, the best of three. Cursor: from a move
+to the layout of all that it changes, and to the frame that shows it (the largest of {moves} moves in
+brackets, in the best of three rounds; frames come every 16 ms). Slider: from the slider to the second
+frame after it, with the flow integrated anew where it is live. Marks: 2 s to open, 50 ms for a cursor, 3
+MB for the default page, 30 MB for 10,000 cells; the last column says which of them a page misses, "at
+worst" if it is a single move of the cursor.
 """.strip().replace("\n", " ")
 CURSOR = """
 const [moves, done] = arguments, { record } = saddlewalk.state, times = [], frames = [];
@@ -75,12 +79,14 @@ def store(cells):
         "curve_loss": loss,
         "stage_time": np.full((side, side, 24), np.nan),
         "stage_loss": np.full((side, side, 24), np.nan),
+        "stage_simulated": np.full((side, side, 24), np.nan),
         "grown_time": np.linspace(0, 30, 48) * np.ones((side, side, 1)),
         "grown": grown,
         "time_error": np.abs(grown[:, :, 0, 0]),
         "stages_predicted": np.full((side, side), 2.0),
     }
     values["stage_time"][..., :2], values["stage_loss"][..., :2] = [10, 20], [2, 0]
+    values["stage_simulated"][..., :2] = [10, 20.5]
     data = {
         name: ((*axes, *(f"{name}_{k}" for k in range(array.ndim - 2))), array)
         for name, array in values.items()
@@ -136,7 +142,8 @@ def measure(driver, file):
     found = {"megabytes": file.stat().st_size / 1e6, "open_ms": min(opened), "networks": {}}
     for k in range(driver.execute_script("return saddlewalk.data_.networks.length")):
         driver.execute_script(f"saddlewalk.open({k})")
-        drawn, frames = driver.execute_async_script(CURSOR, MOVES)
+        rounds = [driver.execute_async_script(CURSOR, MOVES) for _ in range(ROUNDS)]
+        drawn, frames = min(rounds, key=lambda one: max(one[0]))
         slider = driver.execute_script(
             "return document.querySelector('#sliders input')?.id || null"
         )
@@ -152,14 +159,26 @@ def measure(driver, file):
     return found
 
 
+def missed(page, one, numbers):
+    """The marks that a page, or the cursor of one of its networks, misses; also in a single move."""
+    if one["megabytes"] >= SIZES.get(page, math.inf):
+        yield "too large"
+    if one["open_ms"] >= MARKS["open"]:
+        yield "opens late"
+    if numbers["cursor_ms"] >= MARKS["cursor"]:
+        yield "cursor late"
+    elif numbers["cursor_most_ms"] >= MARKS["cursor"]:
+        yield "cursor late at worst"
+
+
 def table(found, version):
     lines = [
         "# The explorer in a browser",
         "",
-        _WORDS.format(version=version, moves=MOVES),
+        _WORDS.format(version=version, moves=MOVES, load=os.getloadavg()[1], cores=os.cpu_count()),
         "",
-        "| page | MB | opens in ms | network | cursor ms | frame ms | slider ms |",
-        "| --- | --- | --- | --- | --- | --- | --- |",
+        "| page | MB | opens in ms | network | cursor ms | frame ms | slider ms | marks |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for page, one in found.items():
         for k, (name, numbers) in enumerate(one["networks"].items()):
@@ -174,7 +193,8 @@ def table(found, version):
                 else ""
                 for what in ("cursor", "frame", "slider")
             ]
-            lines.append(f"{head} {name} | {' | '.join(pairs)} |")
+            verdict = "; ".join(missed(page, one, numbers)) or "kept"
+            lines.append(f"{head} {name} | {' | '.join(pairs)} | {verdict} |")
     return "\n".join(lines) + "\n"
 
 
@@ -194,12 +214,10 @@ def main():
     clean = json.loads(json.dumps(found).replace("NaN", "null"))
     (HERE / "explorer.json").write_text(json.dumps(clean, indent=1) + "\n")
     (HERE / "explorer.md").write_text(table(found, version))
-    for name, most in SIZES.items():
-        assert found[name]["megabytes"] < most, name
     for name, one in found.items():
-        assert one["open_ms"] < MARKS["open"] or name not in ("default",), name
         for numbers in one["networks"].values():
-            assert numbers["cursor_ms"] < MARKS["cursor"], name
+            late = [words for words in missed(name, one, numbers) if "at worst" not in words]
+            assert not late, (name, late)
 
 
 if __name__ == "__main__":

@@ -154,5 +154,6 @@ if __name__ == "__main__":
         notebook.cells = shown(notebook)
         nbformat.write(notebook, FOR_JUPYTER / f"{script.stem}.ipynb")
     print(
-        f"{len(SCRIPTS)} notebooks in {FOR_JUPYTER.relative_to(ROOT)}: open them in Jupyter or VS Code."
+        f"{len(SCRIPTS)} notebooks in {FOR_JUPYTER.relative_to(ROOT)}: open them in VS Code, or in Jupyter "
+        "(.venv/bin/python -m pip install jupyterlab, then .venv/bin/jupyter lab build/notebooks)."
     )

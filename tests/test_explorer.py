@@ -1,6 +1,7 @@
 """What goes into a page of the explorer, and what is said where it cannot be made; no browser is needed."""
 
 import base64
+import itertools
 import json
 import re
 import shutil
@@ -17,6 +18,7 @@ from saddlewalk.explore import (
     network_of_store,
     write_page,
 )
+from saddlewalk.explore.live import live_flow
 from saddlewalk.explore.packed import moments_to_keep, packed
 from saddlewalk.explore.page import page_of
 from saddlewalk.explore.panels import panels_of
@@ -143,6 +145,61 @@ def test_live_networks():
     assert network_of_setting(Run.of("diagonal", dim=4))["live"]["data"]["kind"] == "regression"
 
 
+@pytest.mark.parametrize(
+    ("inputs", "outputs", "width", "live"),
+    [(16, 16, None, True), (17, 17, None, False), (64, 2, None, True), (64, 64, 2, False)],
+)
+def test_large_maps_are_run_before(inputs, outputs, width, live):
+    """Where one flow takes the page longer than half a second."""
+    sizes = {"dim": inputs, "outputs": outputs, **({"width": width} if width else {})}
+    assert (live_flow(Run.of("linear", **sizes)) is not None) == live
+
+
+SEEN = {
+    "everyone": np.eye(3),
+    "deuteranopia": [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    "protanopia": [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+}
+"""Linear RGB as it is seen: Machado, Oliveira and Fernandes 2009, table 1, severity 1."""
+XYZ = np.array([[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]])
+
+
+def linear_rgb(color):
+    value = np.array([int(color[k : k + 2], 16) for k in (1, 3, 5)]) / 255
+    return np.where(value > 0.04045, ((value + 0.055) / 1.055) ** 2.4, value / 12.92)
+
+
+def lab(rgb):
+    ratio = np.clip(XYZ @ rgb, 0, None) / XYZ.sum(axis=1)
+    f = np.where(ratio > (6 / 29) ** 3, np.cbrt(ratio), ratio * (29 / 6) ** 2 / 3 + 4 / 29)
+    return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
+
+
+@pytest.mark.parametrize(("palette", "ground"), [("LIGHT", "#ffffff"), ("DARK", "#1b1f26")])
+def test_the_color_blind_tell_lines_apart(palette, ground):
+    from saddlewalk.explore.page import _HOME
+
+    text = (_HOME / "charts.js").read_text()
+    colors = json.loads(re.search(rf"const {palette} = (\[.*\]);", text)[1])
+    assert len(colors) >= 7
+    for matrix in SEEN.values():
+        places = [lab(np.clip(matrix @ linear_rgb(one), 0, 1)) for one in colors]
+        for a, b in itertools.combinations(places, 2):
+            assert np.linalg.norm(a - b) > 10
+    back = linear_rgb(ground) @ XYZ[1] + 0.05
+    for one in colors:
+        light = linear_rgb(one) @ XYZ[1] + 0.05
+        assert max(light / back, back / light) > 2
+
+
 def test_own_data_are_live(tmp_path, fig3):
     file = tmp_path / "own.npz"
     np.savez(file, X=fig3.x, y=fig3.y)
@@ -165,7 +222,7 @@ def test_steps_of_an_optimizer_are_runs_and_not_the_pages_flow():
     one = {"scale": (1e-4,)}
     found = network_of_setting(Run.of("diagonal", dim=3, sparsity=2, optimizer="sign"))
     assert "live" not in found
-    assert "--optimizer" in found["command"]
+    assert found["options"]["optimizer"] == "sign"
     descent = Run.of("diagonal", dim=3, sparsity=2, solver="descent")
     assert "live" not in network_of_setting(descent, one)
 
@@ -191,6 +248,22 @@ def test_columns_are_inputs_and_classes_by_name():
     assert panels["Residual along each input"]["rows"][0] == "class 0"
 
 
+def test_labels_that_are_words_name_the_outputs(tmp_path):
+    """In the order of the alphabet, as the columns of the targets are; also from a file."""
+    x = np.random.default_rng(0).normal(size=(30, 3))
+    words = np.array(["oak", "ash", "elm"])[x.argmax(axis=1)]
+    rows = [f"{','.join(map(str, row))},{word}" for row, word in zip(x, words, strict=True)]
+    (tmp_path / "trees.csv").write_text("\n".join(["a,b,c,tree", *rows]))
+    of_file = Run.of("relu", data=str(tmp_path / "trees.csv"), loss="cross-entropy", width=2)
+    of_array = sw.Problem(sw.tasks.from_arrays(x, words), sw.units.Dense(2, "linear"))
+    for problem in (of_file.problem, of_array):
+        theta = np.random.default_rng(1).normal(size=(2, 2, 6))
+        panels = {one["title"]: one for one in panels_of(problem, theta)}
+        assert panels["Direction of a"]["columns"] == ["ash", "elm", "oak"]
+        first = int(np.flatnonzero(np.asarray(of_file.task.y)[:, 0])[0])
+        assert words[first] == "ash"
+
+
 def test_store_with_curves(tmp_path):
     plan = grid({"scale": [1e-3, 1e-5], "dim": [3, 5]}, setting="diagonal", sparsity=2)
     found = sweep("curves", plan, tmp_path / "mine.zarr", progress=False)
@@ -199,11 +272,14 @@ def test_store_with_curves(tmp_path):
     path = run.train()
     time = cell["curve_time"].values
     time = time[np.isfinite(time)]
-    places = np.searchsorted(path.time, time)
+    # cells that are trained together differ from one alone in their last digits
+    places = np.abs(path.time[:, None] - time).argmin(axis=0)
     np.testing.assert_allclose(path.time[places], time)
     np.testing.assert_allclose(path.loss[places], cell["curve_loss"].values[: len(time)])
     network = network_of_store(found, "mine.zarr")
     assert "no weights" in network["notes"][-1]
+    agreement = sw.compare(run.predict(), path)
+    assert network["cells"][3]["reached"] == pytest.approx(list(agreement.jump_times))
     shown = unpacked(network["cells"][3]["loss"])
     np.testing.assert_array_equal(shown, cell["curve_loss"].values[: len(shown)].astype(np.float32))
     assert sweep("curves", plan, tmp_path / "mine.zarr").equals(found)  # nothing is left to do

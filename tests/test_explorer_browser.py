@@ -1,12 +1,15 @@
 """The page of the explorer in a real browser: Chromium, headless, driven through its own driver."""
 
 import json
+import shlex
 import shutil
 
 import numpy as np
 import pytest
 
 import saddlewalk as sw
+from saddlewalk.cli import main
+from saddlewalk.curves.reading import read_stages
 from saddlewalk.explore import network_of_run, network_of_setting, network_of_store, write_page
 from saddlewalk.settings import Run
 
@@ -92,6 +95,25 @@ def curve(page):
     return map(np.array, page.execute_script(script))
 
 
+def column(page, head):
+    """Numbers of a column of the table of stages; `None` where it is not there."""
+    heads = [one.text for one in page.find_elements("css selector", "#stages th")]
+    if head not in heads:
+        return None
+    place = heads.index(head) + 1
+    cells = page.find_elements("css selector", f"#stages tbody td:nth-child({place})")
+    return [float(one.text.replace("−", "-")) for one in cells]
+
+
+def command(page):
+    """The options of the command in the page, as the command line reads them; each flag stands once."""
+    verb, *words = shlex.split(page.find_element("id", "command").text)[1:]
+    flags = [word for word in words if word.startswith("--")]
+    assert len(flags) == len(set(flags))
+    given = main.commands[verb].make_context(verb, words).params
+    return {k: v for k, v in given.items() if v not in (None, False) and k != "setting"}
+
+
 def digits(values, many):
     return [float(f"{value:.{many}g}") for value in values]
 
@@ -175,6 +197,117 @@ def test_staircase_of_the_page_is_near_the_numeric_one(page, network, draw, tole
     assert same >= 1
 
 
+@pytest.mark.parametrize(("network", "scale"), [(0, -6), (0, -20), (1, -6)])
+def test_simulated_times_of_a_live_page(page, network, scale):
+    """Those that `compare` would read off the same flow for the same levels."""
+    page.execute_script(f"saddlewalk.open({network})")
+    put(page, "slider-scale", scale)
+    sizes = [{"dim": 5, "sparsity": 3}, {"dim": 4, "outputs": 3}][network]
+    run = Run.of(["diagonal", "linear"][network], **sizes, scale=10.0**scale)
+    levels = page.execute_script(
+        "const one = saddlewalk.state.record.predicted;"
+        "return [one.initial_loss, ...one.stages.map(stage => stage.loss)]"
+    )
+    reading = read_stages(run.train(progress=False).curve, levels)
+    assert column(page, "simulated") == pytest.approx(reading.times, rel=1e-3)
+    predicted = np.array(column(page, "predicted"))
+    off = np.max(np.abs(predicted - reading.times) / reading.times)
+    words = page.find_element("id", "stages").text
+    assert (f"up to {100 * off:.2g}%" in words) == (off > 0.01)
+
+
+def test_a_folder_shows_the_times_of_its_result(run, browser, tmp_path):
+    """Neurons that turn slowly never reach the predicted level, so its middle is not when they jump."""
+    run("compare", "relu", "--out", tmp_path / "relu")
+    browser.get((tmp_path / "relu" / "explore.html").as_uri())
+    numbers = json.loads((tmp_path / "relu" / "result.json").read_text())["agreement"]
+    assert column(browser, "simulated") == digits(numbers["time_observed"], 5)
+    assert max(numbers["time_error"]) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("setting", "given", "shown_as"),
+    [
+        ("diagonal", {"dim": 4, "sparsity": 2, "correlation": 0.3, "noise": 5.0}, {}),
+        ("diagonal", {"dim": 4, "sparsity": 2, "scale": 1e-80, "seed": 2}, {}),
+        ("linear", {"dim": 3, "outputs": 2, "commuting": True, "width": 2}, {}),
+        (
+            "linear",
+            {"dim": 3, "outputs": 2, "method": "closed", "max_time": 3.0},
+            {"dim": 3, "outputs": 2},
+        ),
+    ],
+)
+def test_commands_can_be_given(browser, tmp_path, setting, given, shown_as):
+    network = network_of_setting(Run.of(setting, **given))
+    browser.get(write_page([network], tmp_path / "page.html").as_uri())
+    found = command(browser)
+    asked, made = Run.of(setting, **(shown_as or given)), Run.of(setting, **found)
+    assert {**made.to_json(), "width": 0} == {**asked.to_json(), "width": 0}
+    assert made.problem.width == asked.problem.width
+    notes = browser.find_element("id", "notes").text
+    assert ("--max-time" in notes) == ("max_time" in given)
+
+
+def test_commands_of_grids_and_own_data(browser, tmp_path, fig3):
+    """Names with spaces and quotes, values that are words, switches that are off."""
+    file = tmp_path / "it's my data.npz"
+    np.savez(file, X=fig3.x, y=fig3.y)
+    own = network_of_setting(Run.of("diagonal", data=str(file)))
+    axes = {"optimizer": ("adam:beta2=0.9",), "adaptive": (False, True)}
+    grid = network_of_setting(Run.of("diagonal", dim=2, sparsity=1, max_time=1.0), axes)
+    browser.get(write_page([own, grid], tmp_path / "page.html").as_uri())
+    assert command(browser)["data"] == str(file)
+    browser.execute_script("saddlewalk.open(1)")
+    kept = {"dim": 2, "sparsity": 1, "max_time": 1.0, "optimizer": "adam:beta2=0.9"}
+    assert command(browser) == kept
+    put(browser, "slider-adaptive", 1)
+    assert command(browser) == {**kept, "adaptive": True}
+
+
+def test_the_time_slider_is_in_time(page):
+    """Its thumb stands below its moment, also on a log axis, and what is beside it is of one moment."""
+    page.execute_script("saddlewalk.open(2)")
+    low, high = page.execute_script("return saddlewalk.state.view")
+    times = np.array(page.execute_script("return Array.from(saddlewalk.state.record.time)"))
+    for part in (0.1, 0.5, 0.9):
+        put(page, "cursor", part)
+        wanted = low + part * (high - low)
+        assert shown(page, "time") == digits([times[np.abs(times - wanted).argmin()]], 5)[0]
+        places = page.execute_script(
+            """const box = document.getElementById("cursor").getBoundingClientRect();
+            const mark = document.querySelector("#loss .time-mark").getBoundingClientRect();
+            const part = Number(document.getElementById("cursor").value);
+            return [box.left + 8 + part * (box.width - 16), mark.left]"""
+        )
+        assert places[0] == pytest.approx(places[1], abs=3)
+        rows = page.find_elements("css selector", "#panels .card:first-child .value")
+        listed = page.find_elements("css selector", "#learned b")
+        assert [one.text for one in rows] == [one.text for one in listed]
+    page.find_element("id", "log-time").click()
+    low, high = page.execute_script("return saddlewalk.state.view")
+    put(page, "cursor", 0.5)
+    wanted = np.sqrt(low * high)
+    assert shown(page, "time") == digits([times[np.abs(times - wanted).argmin()]], 5)[0]
+
+
+def test_curve_and_sliders_are_seen_together_on_a_phone(page, networks, tmp_path):
+    phone = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
+    page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    try:
+        page.refresh()  # with odd names
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+        page.get(write_page(networks[:2], tmp_path / "page.html").as_uri())
+        page.execute_script("saddlewalk.open(1)")  # the network with most sliders
+        box = "return document.getElementById(arguments[0]).getBoundingClientRect()"
+        curve_, sliders = (page.execute_script(box, name) for name in ("loss", "sliders"))
+        assert 0 <= curve_["top"] < curve_["bottom"] <= sliders["top"]
+        assert sliders["bottom"] <= 844
+        assert page.execute_script("return document.documentElement.scrollWidth") <= 390
+    finally:
+        page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 def test_slider_changes_the_curve(page):
     before = page.execute_script("return Array.from(saddlewalk.state.record.time)")
     put(page, "slider-scale", -12)
@@ -205,7 +338,7 @@ def test_cursor_shows_the_numbers_of_the_run(page, agreement):
     page.execute_script("saddlewalk.open(2)")
     path = agreement.observed
     for k in (0, 17, 60):
-        put(page, "cursor", k)
+        page.execute_script(f"saddlewalk.moveTo({k})")
         time = page.execute_script("return saddlewalk.state.record.time[saddlewalk.state.cursor]")
         place = int(np.flatnonzero(path.time == time)[0])
         assert shown(page, "time") == digits([time], 5)[0]
@@ -261,7 +394,7 @@ def test_store_of_a_sweep(browser, tmp_path):
     put(browser, "slider-scale", 1)
     put(browser, "slider-data_seed", 1)
     cell = found.sel(scale=1e-5, data_seed=1)
-    put(browser, "cursor", 10)
+    browser.execute_script("saddlewalk.moveTo(10)")
     time = np.float32(cell["curve_time"].values[10])
     assert shown(browser, "time") == digits([time], 5)[0]
     assert shown(browser, "observed") == digits([np.float32(cell["curve_loss"].values[10])], 5)[0]
@@ -270,3 +403,10 @@ def test_store_of_a_sweep(browser, tmp_path):
     for name, words in said.items():
         assert float(words.replace("−", "-")) == digits([float(cell[name])], 5)[0]
     assert set(said) >= {"time_error", "stages_predicted"}
+    known = cell["stage_simulated"].values[np.isfinite(cell["stage_time"].values)]
+    assert column(browser, "simulated") == digits(known, 5)
+    assert command(browser) == {"dim": 5, "sparsity": 3, "scale": 1e-5, "data_seed": 1}
+    old = network_of_store(found.drop_vars("stage_simulated"), "old.zarr")
+    browser.get(write_page([old], tmp_path / "old.html").as_uri())
+    assert column(browser, "time")
+    assert column(browser, "simulated") is None

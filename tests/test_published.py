@@ -14,6 +14,8 @@ import saddlewalk as sw
 from saddlewalk.cli import main
 
 ROOT = Path(__file__).parent.parent
+PACKAGE = Path(sw.__file__).parent
+"""Wherever it is installed: a release is tested without its sources."""
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 ROOMS = [name for name in sw.__all__ if isinstance(getattr(sw, name), ModuleType)]
 NUMBERED = {
@@ -52,6 +54,7 @@ def exported(room):
 def test_the_reference_is_complete():
     pytest.importorskip("torch", reason="the reference holds what serves PyTorch, too")
     listed = re.findall(r"^::: (\S+)", (ROOT / "docs" / "api.md").read_text(), flags=re.MULTILINE)
+    assert len(listed) == len(set(listed))
     known = {id(resolve(path)) for path in listed}
     missing = [
         f"saddlewalk.{room}.{name}"
@@ -157,7 +160,8 @@ def test_one_version():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     heading = re.search(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text(), flags=re.MULTILINE)
     assert version.split(".dev")[0] == heading[1]
-    sources = (ROOT / "src").rglob("*.py")
+    sources = [*PACKAGE.rglob("*.py")]
+    assert len(sources) > 100
     assert not [file for file in sources if re.search(r"__version__ = [\"']", file.read_text())]
     said = CliRunner().invoke(main, ["--version"]).output
     assert sw.__version__ in said
@@ -184,8 +188,9 @@ def test_the_paper():
     cited = set(re.findall(r"@([\w]+)", body))
     entries = re.findall(r"^@\w+\{(\w+),", (ROOT / "paper" / "paper.bib").read_text(), re.MULTILINE)
     assert cited == set(entries)
-    for heading in ("# Summary", "# Statement of need", "# State of the field", "# References"):
-        assert f"\n{heading}\n" in text
+    headings = ("Summary", "Statement of need", "State of the field", "Software design")
+    for heading in (*headings, "Research impact statement", "References"):
+        assert f"\n# {heading}\n" in text
 
 
 def rows(page, first):
@@ -217,8 +222,10 @@ def test_issue_templates():
 
 
 def test_whatever_is_vendored_has_its_license_beside_it():
-    for folder in ("src", "docs"):
-        for file in (ROOT / folder).rglob("vendor/*"):
+    for folder in (PACKAGE, ROOT / "docs"):
+        vendored = [*folder.rglob("vendor/*")]
+        assert vendored
+        for file in vendored:
             assert file.with_name(f"{file.name.split('.')[0]}.LICENSE").exists(), file
 
 
@@ -226,5 +233,5 @@ def test_every_file_that_contributors_are_sent_to_exists():
     text = (ROOT / "CONTRIBUTING.md").read_text()
     named = re.findall(r"`([\w/]+/[\w/]+\.py)`", text)
     assert len(named) > 20
-    roots = (ROOT, ROOT / "src" / "saddlewalk")
+    roots = (ROOT, PACKAGE)
     assert not [name for name in named if not any((root / name).exists() for root in roots)]

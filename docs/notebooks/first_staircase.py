@@ -120,4 +120,7 @@ assert abs(losses[-1]) < 0.01
 # 4. Give the inputs a correlation (`X[:, 1] += 0.8 * X[:, 0]`). Input 1 is useless, and yet it may be learned for a
 #    while, and *unlearned* later. Find a case. (Fig 8 of *Alternating Gradient Flows* has one.)
 #
+# To drag the scale and the correlation instead of typing them: `saddlewalk explore` opens a page with this network, made for
+# sliders ([the explorer](../explorer.md)).
+#
 # Next: [your own data](your_own_data.md).

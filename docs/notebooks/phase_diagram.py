@@ -83,4 +83,7 @@ assert (again["kernel_distance"] == found["kernel_distance"]).all()
 # 2. Replace the target by a linear one, `X[:, 0]`. Does the line move?
 # 3. Add the number of samples as a fourth axis. How large is the grid now? `latin_hypercube` draws a part of it.
 #
+# A store can be looked at in the browser, with a slider for each axis: `saddlewalk explore map.zarr`
+# ([the explorer](../explorer.md)).
+#
 # Next: [reproduce a figure, and change it](reproduce_and_change.md). More: [Sweeps](../sweeps.md).

@@ -21,7 +21,9 @@ _SEEDS = 6
 _MOST_NUMBERS = 250_000
 """Numbers of all starts: for larger networks there are fewer seeds and one width."""
 _LARGEST = 64
-"""Inputs above which an explicit flow in a page takes seconds."""
+"""Inputs of a diagonal network up to which a slider answers at once."""
+_MOST_WORK = 21_000
+"""And the work of a linear one: 16 inputs, outputs and units take up to half a second."""
 
 
 def live_flow(run: Run, seeds: int = _SEEDS) -> Live | None:
@@ -39,7 +41,7 @@ def live_flow(run: Run, seeds: int = _SEEDS) -> Live | None:
     flows = run.motion.optimizer is None and run.training.solver not in ("descent", "sgd")
     if not (plain and known and flows and isinstance(problem.task, Moments)):
         return None
-    if problem.task.inputs > _LARGEST or problem.task.outputs > _LARGEST:
+    if _too_large(problem):
         return None
     return {
         "kind": "diagonal" if isinstance(units, Diagonal) else "linear",
@@ -49,6 +51,14 @@ def live_flow(run: Run, seeds: int = _SEEDS) -> Live | None:
         "data": _data(run, seeds),
         **({} if isinstance(units, Diagonal) else _starts(run, seeds)),
     }
+
+
+def _too_large(problem: Problem) -> bool:
+    """Whether a slider would wait: products of matrices at every step, singular values at every point."""
+    inputs, outputs = problem.task.inputs, problem.task.outputs
+    if isinstance(problem.units, Diagonal):
+        return inputs > _LARGEST
+    return inputs * outputs * (4 * problem.width + min(inputs, outputs)) > _MOST_WORK
 
 
 def _data(run: Run, seeds: int) -> Live:

@@ -79,8 +79,7 @@ def _panel(
 def _weights(problem: Problem, theta: np.ndarray, rows: np.ndarray) -> list[Panel]:
     names = [f"unit {k}" for k in rows]
     if isinstance(problem.units, Diagonal):
-        called = problem.task.input_names
-        inputs = [called[k] if called else f"coordinate {k}" for k in rows]
+        inputs = [_inputs(problem)[k] for k in rows]
         beta = problem.units.coefficients(theta)
         return [
             _panel("Coefficients u·v", "bars", beta, inputs, about="What each unit contributes.")
@@ -106,7 +105,7 @@ def _directions(problem: Problem, theta: np.ndarray, names: list[str]) -> list[P
         part = unit[:, :, first : first + many]
         columns = [f"{layer} {k}" for k in range(many)]
         if first == 0 and many == problem.task.inputs:
-            columns = list(problem.task.input_names) or columns
+            columns = _inputs(problem)
         elif layer == last and many == problem.task.outputs > 1:
             columns = _outputs(problem)
         first += many
@@ -127,7 +126,7 @@ def _singular_values(problem: Problem, theta: np.ndarray) -> Panel:
     d = problem.task.inputs
     maps = np.einsum("tkc,tkd->tcd", theta[:, :, d:], theta[:, :, :d])
     values = np.linalg.svd(maps, compute_uv=False)
-    names = [f"value {k}" for k in range(values.shape[1])]
+    names = [f"singular value {k}" for k in range(values.shape[1])]
     return _panel("Singular values of the map", "bars", values, names)
 
 
@@ -180,11 +179,12 @@ def _utility(problem: Problem, theta: np.ndarray, size: np.ndarray, rows: np.nda
     output = np.sqrt(np.asarray(squares))
     dormant = output < _AWAKE * output.max()
     values = np.where(dormant & np.isfinite(relative), relative, np.nan)[:, rows]
+    one_each = isinstance(problem.units, Diagonal)  # a unit has an input, and its name
     return _panel(
         "Utility of dormant units",
         "bars",
         values,
-        [f"unit {k}" for k in rows],
+        [_inputs(problem)[k] if one_each else f"unit {k}" for k in rows],
         about="Utility over norm to the degree; none for units that are active.",
     )
 
@@ -214,7 +214,7 @@ def _residual(problem: Problem, theta: np.ndarray) -> list[Panel]:
     if residual.shape[1:] != (len(x), problem.task.outputs):
         return []
     along = np.einsum("tnc,nd->tcd", residual, np.asarray(x))
-    called = list(problem.task.input_names) or [f"input {k}" for k in range(problem.task.inputs)]
+    called = _inputs(problem)
     if problem.task.outputs == 1:
         return [
             _panel(
@@ -238,8 +238,17 @@ def _residual(problem: Problem, theta: np.ndarray) -> list[Panel]:
     ]
 
 
+def _inputs(problem: Problem) -> list[str]:
+    """What the inputs are called, and coordinates with them."""
+    word = "coordinate" if isinstance(problem.units, Diagonal) else "input"
+    return list(problem.task.input_names) or [f"{word} {k}" for k in range(problem.task.inputs)]
+
+
 def _outputs(problem: Problem) -> list[str]:
     """What the outputs are called."""
+    called = problem.task.output_names
+    if len(called) == problem.task.outputs:
+        return list(called)
     word = "class" if problem.sample_loss.classifies else "output"
     return [f"{word} {k}" for k in range(problem.task.outputs)]
 

@@ -19,8 +19,10 @@ from saddlewalk.theory import Staircase
 Record = dict[str, Any]
 MOST_POINTS = 700
 """Points of a loss curve."""
-_MOST_MOMENTS = 40
-"""Moments at which a page has the weights."""
+_MOMENTS = (40, 160)
+"""Moments at which a page has the weights: as many as there is room for."""
+_ROOM = 40_000
+"""Numbers of weights in a page."""
 _MOST_GROWING = 24
 """Modes or units whose growth is drawn; the largest."""
 NO_RUN = (
@@ -42,19 +44,20 @@ def network_of_run(result: Any, name: str, command: str = "") -> Record:
     return {"name": name, "command": command, "axes": [], "cells": [record], "notes": notes}
 
 
-def record_of(result: Any, *, most_moments: int = _MOST_MOMENTS, exact: bool = True) -> Record:
+def record_of(result: Any, *, most_moments: int | None = None, exact: bool = True) -> Record:
     """One run as JSON can hold it.
 
     Parameters
     ----------
     result : what `compare`, `train`, `predict`, `find_phases` or `find_regime` returned.
-    most_moments : moments at which weights are kept; 0 for none.
+    most_moments : moments at which weights are kept, by default as there is room for; 0 for none.
     exact : all digits, or seven of them.
     """
     if isinstance(result, Agreement):
         return {
             **_simulated(result.observed, most_moments, exact, result.predicted),
             "predicted": _predicted(result.predicted),
+            "reached": list(result.jump_times),
             "title": result.predicted.setting,
         }
     if isinstance(result, Staircase):
@@ -81,11 +84,14 @@ def _stage(stage: Stage) -> Record:
 
 
 def _simulated(
-    path: Trajectory, most_moments: int, exact: bool, stairs: Staircase | None = None
+    path: Trajectory, most_moments: int | None, exact: bool, stairs: Staircase | None = None
 ) -> Record:
     end = view_end(path, stairs)
     keep = moments_to_keep(path.time, path.loss, MOST_POINTS, end)
     problem = path.known_problem
+    chosen = _moments(path, most_moments, end)
+    moments = path.data["saved"].values[chosen] if len(chosen) else np.zeros(0)
+    keep = np.union1d(keep, np.flatnonzero(np.isin(path.time, moments)))
     found: Record = {
         "method": path.method,
         "time": packed(path.time[keep], exact=exact),
@@ -96,14 +102,23 @@ def _simulated(
         "end": end,
     }
     if "unit_output" in path.data:
-        found["grown"] = _grown(path, keep, exact, end)
-    if problem is not None and most_moments:
-        moments = path.data["saved"].values
-        losses = np.interp(moments, path.time, path.loss)
-        chosen = moments_to_keep(moments, losses, most_moments, end)
-        found["moments"] = packed(moments[chosen])
+        found["grown"] = _grown(path, keep, moments, exact, end)
+    if problem is not None and len(chosen):
+        found["moments"] = packed(moments, exact=exact)
         found["panels"] = panels_of(problem, path.parameters[chosen], exact=exact)
     return found
+
+
+def _moments(path: Trajectory, most: int | None, end: float) -> np.ndarray:
+    """Places of the moments whose weights are kept."""
+    if path.known_problem is None:
+        return np.zeros(0, dtype=int)
+    if most is None:
+        numbers = int(np.prod(path.parameters.shape[1:]))
+        most = int(np.clip(_ROOM // max(1, numbers), *_MOMENTS))
+    moments = path.data["saved"].values
+    losses = np.interp(moments, path.time, path.loss)
+    return moments_to_keep(moments, losses, most, end) if most else np.zeros(0, dtype=int)
 
 
 def view_end(path: Trajectory, stairs: Staircase | None) -> float:
@@ -121,14 +136,17 @@ def view_end(path: Trajectory, stairs: Staircase | None) -> float:
     return min(float(path.time[-1]), wanted) or float(path.time[-1])
 
 
-def _grown(path: Trajectory, keep: np.ndarray, exact: bool, end: float) -> Record:
-    """What grows: modes, coefficients or outputs of units, the largest of them."""
+def _grown(
+    path: Trajectory, keep: np.ndarray, moments: np.ndarray, exact: bool, end: float
+) -> Record:
+    """What grows: modes, coefficients or outputs of units, the largest of them; also at these moments."""
     time, values, names, label = what_grows(path)
     if len(time) == len(path.time):
         chosen = keep
     else:
         losses = np.interp(time, path.time, path.loss)
         chosen = moments_to_keep(time, losses, MOST_POINTS, end)
+        chosen = np.union1d(chosen, np.flatnonzero(np.isin(time, moments)))
     largest = np.sort(np.argsort(-np.abs(values).max(axis=0), kind="stable")[:_MOST_GROWING])
     return {
         "time": packed(time[chosen], exact=exact),

@@ -1,8 +1,7 @@
 """Networks of a setting: live where the page can integrate them, else a grid of runs made on the spot."""
 
 import itertools
-import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from saddlewalk.errors import InputError
@@ -10,6 +9,12 @@ from saddlewalk.explore.live import live_flow
 from saddlewalk.explore.runs import Record, record_of
 from saddlewalk.problem.scale import check_scale
 from saddlewalk.settings import Run, find_setting
+from saddlewalk.settings.options import (
+    MotionOptions,
+    PredictionOptions,
+    TrainingOptions,
+    options_of,
+)
 
 Axes = Mapping[str, Sequence[Any]]
 _LIVE: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -25,6 +30,12 @@ _MADE: tuple[str, dict[str, tuple[Any, ...]]] = (
 _SCALES = (10.0, 1.0, 0.1)
 """Scales of a grid, as parts of that of the setting."""
 _SEEDS = 3
+_UNUSED = {
+    *options_of(MotionOptions),
+    *options_of(PredictionOptions),
+    *options_of(TrainingOptions),
+}
+"""Options that change nothing on a live page: it follows the flow until it rests."""
 Told = Callable[[str, float], None]
 
 
@@ -56,13 +67,15 @@ def network_of_setting(
     given = _options_of(run)
     live = live_flow(run)
     if live is not None and axes is None:
+        unused = [name for name in given if name in _UNUSED]
         return {
             "name": run.setting,
             "about": find_setting(run.setting).summary,
-            "command": _command(run.setting, given, ("scale", "seed", "width", "data_seed")),
+            "command": f"saddlewalk compare {run.setting}",
+            "options": {name: value for name, value in given.items() if name not in unused},
             "axes": [],
             "cells": [],
-            "notes": [],
+            "notes": [_left_out(unused)] if unused else [],
             "live": live,
         }
     return _swept(run, axes or _axes_of(run, given), given, told)
@@ -110,7 +123,8 @@ def _swept(run: Run, axes: Axes, given: Mapping[str, Any], told: Told) -> Record
     return {
         "name": run.setting,
         "about": find_setting(run.setting).summary,
-        "command": _command(run.setting, fixed, axes),
+        "command": f"saddlewalk compare {run.setting}",
+        "options": fixed,
         "axes": [
             {"name": name, "values": list(values), "start": _place(values, plain.get(name))}
             for name, values in axes.items()
@@ -130,15 +144,9 @@ def _moments(combinations: Sequence[Any]) -> int:
     return max(8, min(30, 900 // max(1, len(combinations))))
 
 
-def _command(setting: str, options: Mapping[str, Any], sliders: Iterable[str]) -> str:
-    """The command of a run; the page adds where its sliders stand."""
-    skipped = {*sliders}
-    flags = [_flag(name, value) for name, value in options.items() if name not in skipped]
-    return " ".join(["saddlewalk compare", setting, *flags])
-
-
-def _flag(name: str, value: Any) -> str:
-    flag = "--" + name.replace("_", "-")
-    if value is True:
-        return flag
-    return f"{flag} {value if isinstance(value, int | float) else json.dumps(str(value))}"
+def _left_out(options: Sequence[str]) -> str:
+    flags = ", ".join(f"`--{name.replace('_', '-')}`" for name in options)
+    return (
+        "This page follows the flow until it rests, and predicts in the limit of small scales; it leaves out "
+        f"{flags}, which `saddlewalk compare` takes."
+    )

@@ -13,6 +13,7 @@ from saddlewalk.errors import InputError
 from saddlewalk.explore.packed import moments_to_keep, packed
 from saddlewalk.explore.runs import Record, view_end
 from saddlewalk.flow.observed import what_grows
+from saddlewalk.settings import run_options
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 POINTS, STAGES, MOMENTS, PARTS = 128, 24, 48, 12
 """Of each cell: points of its curve, stages, and moments and parts of what grows."""
 _CURVES = ("curve_time", "curve_loss", "stage_time", "stage_loss", "grown_time", "grown")
+_REACHED = "stage_simulated"
+"""When the simulation reached each predicted stage; stores of earlier versions lack it."""
 _ROOM = 24e6
 """Bytes of a page that curves may fill."""
 _BYTES = 4 * 4 / 3
@@ -55,6 +58,7 @@ def curves_of(agreement: "Agreement") -> dict[str, np.ndarray]:
         "curve_loss": _filled(path.loss[keep], POINTS),
         "stage_time": _filled([stage.time for stage in stages], STAGES),
         "stage_loss": _filled([stage.loss for stage in stages], STAGES),
+        _REACHED: _filled(agreement.jump_times, STAGES),
         "grown_time": _filled(time[some], MOMENTS),
         "grown": _filled(values[np.ix_(some, largest)], MOMENTS, PARTS),
     }
@@ -90,7 +94,7 @@ def network_of_store(found: "xr.Dataset", name: str) -> Record:
     numbers = [
         str(one)
         for one in every
-        if str(one) not in _CURVES and found[one].ndim == found["status"].ndim
+        if str(one) not in (*_CURVES, _REACHED) and found[one].ndim == found["status"].ndim
     ]
     cells, notes = _cells(found, status, numbers)
     waiting = int((status == 0).sum())
@@ -102,7 +106,7 @@ def network_of_store(found: "xr.Dataset", name: str) -> Record:
         "about": f"A sweep of {size:,} cells, measured by {found.attrs.get('measure', 'a function')}"
         + (f", setting {setting}" if setting else "")
         + ".",
-        "command": _command(found, setting),
+        **_command(found, setting, axes),
         "axes": axes,
         "cells": cells,
         "notes": notes,
@@ -144,7 +148,8 @@ def _cells(
     done = int((status == 1).sum())
     flat = {
         name: found[name].values.reshape(status.size, *found[name].shape[found["status"].ndim :])
-        for name in _CURVES
+        for name in (*_CURVES, _REACHED)
+        if name in found
     }
     points, moments, notes = _sizes(done)
     cells = [
@@ -195,6 +200,8 @@ def _cell(one: dict[str, np.ndarray], points: int, moments: int) -> Record:
         },
         "end": float(min(time[-1], max(1.25 * last, 1.1 * fallen)) or time[-1]),
     }
+    if _REACHED in one:
+        found["reached"] = one[_REACHED][jumps].tolist()
     if moments:
         rows = np.isfinite(one["grown_time"])
         columns = np.isfinite(one["grown"][0])
@@ -208,12 +215,13 @@ def _cell(one: dict[str, np.ndarray], points: int, moments: int) -> Record:
     return found
 
 
-def _command(found: "xr.Dataset", setting: str) -> str:
-    if not setting:
-        return ""
-    fixed = {k: v for k, v in found.attrs["fixed"].items() if k != "setting"}
-    flags = [f"--{name.replace('_', '-')} {value}" for name, value in fixed.items()]
-    return " ".join(["saddlewalk compare", setting, *flags])
+def _command(found: "xr.Dataset", setting: str, axes: list[Record]) -> Record:
+    """The command of a cell, and what all cells have in common; empty where cells are no runs."""
+    fixed = {k: v for k, v in found.attrs.get("fixed", {}).items() if k != "setting"}
+    varied = [name for axis in axes for name in axis.get("columns", [axis["name"]])]
+    if not setting or not {*fixed, *varied} <= run_options(setting).keys():
+        return {"command": ""}
+    return {"command": f"saddlewalk compare {setting}", "options": fixed}
 
 
 def is_store(path: str | Path) -> bool:

@@ -102,6 +102,11 @@ class AbstractTask(eqx.Module):
         """What the inputs are called; empty if they have no names."""
         return getattr(self, "names", ())
 
+    @property
+    def output_names(self) -> tuple[str, ...]:
+        """What the outputs are called, one for each label; empty if targets are numbers."""
+        return getattr(self, "labels", ())
+
     @abc.abstractmethod
     def represent(self, answer: Answer) -> Float[Array, "..."]:
         """A function as a vector of this task's function space (linear in the function)."""

@@ -126,6 +126,7 @@ class GroupComposition(Samples):
     tuples : numbers of the elements of each sample.
     group_name : what the group is called.
     names : what the inputs are called; empty if they have no names.
+    labels : what the outputs are called; empty if they have no names.
     """
 
     encoding: Float[np.ndarray | Array, " order"]

@@ -36,6 +36,7 @@ class InContextRegression(Moments):
     axes : its eigenvectors, one a column.
     context : number N of examples before the query.
     names : what the inputs are called; empty if they have no names.
+    labels : what the outputs are called; empty if they have no names.
     """
 
     eigenvalues: Float[np.ndarray | Array, " components"]

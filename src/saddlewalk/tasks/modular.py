@@ -39,6 +39,7 @@ class ModularAddition(GroupComposition):
     tuples : the pairs of numbers.
     group_name : what the group is called.
     names : what the inputs are called; empty if they have no names.
+    labels : what the outputs are called; empty if they have no names.
     """
 
     @property

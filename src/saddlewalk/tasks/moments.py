@@ -31,6 +31,7 @@ class Moments(AbstractPoints):
     x, y : virtual samples and their targets.
     offset : the loss that no linear map avoids.
     names : what the inputs are called; empty if they have no names.
+    labels : what the outputs are called, where targets are words; else empty.
     """
 
     name: str = eqx.field(static=True)
@@ -38,6 +39,7 @@ class Moments(AbstractPoints):
     y: Float[np.ndarray | Array, "m c"]
     offset: Float[np.ndarray | Array, ""]
     names: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
+    labels: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
 
     linear_in: ClassVar[str] = "input"
     """What units must be linear in, for these points to carry everything."""
@@ -132,7 +134,9 @@ def compress(task: Samples) -> Moments:
     x, y = np.asarray(task.x), np.asarray(task.y)
     root = np.sqrt(np.asarray(task.weights))[:, None]
     if len(x) <= x.shape[1]:
-        return Moments(task.name, root * x, root * y, np.zeros(()), names=task.names)
+        return Moments(
+            task.name, root * x, root * y, np.zeros(()), names=task.names, labels=task.labels
+        )
     q, r = np.linalg.qr(root * x)
     targets = q.T @ (root * y)
     # what is left of targets that no map explains at all would be learned, in the end
@@ -140,4 +144,4 @@ def compress(task: Samples) -> Moments:
     lost = float(np.linalg.norm(root * y - q @ targets))
     rounding = 1e-13 * float(np.linalg.norm(targets))
     floor = np.asarray(0.5 * lost**2 if lost > rounding else 0.0)
-    return Moments(task.name, r, targets, floor, names=task.names)
+    return Moments(task.name, r, targets, floor, names=task.names, labels=task.labels)

@@ -26,6 +26,7 @@ class Samples(AbstractPoints):
     y : targets.
     weights : weights of the samples, with sum 1.
     names : what the inputs are called; empty if they have no names.
+    labels : what the outputs are called, where targets are words; else empty.
     """
 
     name: str = eqx.field(static=True)
@@ -33,6 +34,7 @@ class Samples(AbstractPoints):
     y: Float[np.ndarray | Array, "n c"]
     weights: Float[np.ndarray | Array, " n"]
     names: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
+    labels: tuple[str, ...] = eqx.field(static=True, default=(), kw_only=True)
 
     def cost(self, function: Float[Array, "n c"], loss: SampleLoss) -> Float[Array, ""]:
         """Weighted mean of the loss of each."""
@@ -58,7 +60,8 @@ def from_arrays(
     """
     given = getattr(x, "columns", None) if names is None else names
     x = finite_numbers("X", x, () if given is None else [*map(str, given)])
-    y = one_hot(y) if _are_words(y) else finite_numbers("y", y)
+    labels = labels_in(y) if _are_words(y) else ()
+    y = one_hot(y) if labels else finite_numbers("y", y)
     if x.ndim != 2:
         raise InputError(f"X must have two dimensions (samples, inputs); its shape is {x.shape}.")
     if y.ndim not in (1, 2):
@@ -70,9 +73,8 @@ def from_arrays(
     y = y.reshape(len(y), -1)
     if not np.any(y):
         raise InputError("y is zero everywhere: there is nothing to learn.")
-    return Samples(
-        name, x, y, _checked_weights(weights, len(x)), names=checked_names(given, x.shape[1])
-    )
+    called = checked_names(given, x.shape[1])
+    return Samples(name, x, y, _checked_weights(weights, len(x)), names=called, labels=labels)
 
 
 def checked_names(names: Any, inputs: int) -> tuple[str, ...]:
@@ -96,11 +98,24 @@ def one_hot(labels: Any) -> np.ndarray:
     ----------
     labels : `(n,)` words.
     """
-    words = [one.decode() if isinstance(one, bytes) else str(one) for one in labels]
-    kinds, which = np.unique(words, return_inverse=True)
+    kinds = labels_in(labels)
     if len(kinds) < 2:
         raise InputError(f"The target has a single label, '{kinds[0]}': there is nothing to learn.")
-    return np.eye(len(kinds))[which]
+    return (np.array(_words(labels))[:, None] == np.array(kinds)).astype(np.float64)
+
+
+def labels_in(labels: Any) -> tuple[str, ...]:
+    """The different labels, in the order of the alphabet.
+
+    Parameters
+    ----------
+    labels : `(n,)` words.
+    """
+    return tuple(sorted({*_words(labels)}))
+
+
+def _words(labels: Any) -> list[str]:
+    return [one.decode() if isinstance(one, bytes) else str(one) for one in labels]
 
 
 def _are_words(values: Any) -> bool:
@@ -173,7 +188,7 @@ def standardized(task: Any, targets: bool = True) -> Samples:
     weights = np.asarray(task.weights)
     x = _standard(np.asarray(task.x), weights)
     y = _standard(np.asarray(task.y), weights) if targets else task.y
-    return Samples(task.name, x, y, task.weights, names=task.names)
+    return Samples(task.name, x, y, task.weights, names=task.names, labels=task.labels)
 
 
 def _standard(values: np.ndarray, weights: np.ndarray) -> np.ndarray:

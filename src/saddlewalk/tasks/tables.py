@@ -62,14 +62,14 @@ def read_table(file: Path, targets: str | int | None = None) -> Samples:
     if not inputs:
         raise InputError(f"All columns of {file} are targets; it needs inputs, too.")
     x = np.column_stack([_numbers(file, lines, column) for column in inputs])
-    y = np.column_stack(
-        [
-            one_hot(column.cells) if column.labels else _numbers(file, lines, column)
-            for column in chosen
-        ]
-    )
+    words = len(chosen) == 1 and chosen[0].labels
+    y = chosen[0].cells if words else np.column_stack([_target(file, lines, c) for c in chosen])
     names = [column.name for column in inputs if column.name is not None]
     return from_arrays(x, y, name=file.stem, names=names or None)
+
+
+def _target(file: Path, lines: list[int], column: _Column) -> np.ndarray:
+    return one_hot(column.cells) if column.labels else _numbers(file, lines, column)
 
 
 def _columns_of(file: Path) -> tuple[list[int], list[_Column]]:

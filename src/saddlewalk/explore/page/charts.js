@@ -2,15 +2,24 @@
 (function (app) {
   "use strict";
   const { number } = app.data;
-  // Okabe and Ito: told apart by the color-blind; repeated with dashes
-  const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#aa5f8c", "#b8860b", "#3a9bd1", "#6b6b6b", "#8c3f00"];
-  const DARK = ["#56b4e9", "#ff8c42", "#2fc49b", "#e0a0c4", "#f0d040", "#9ad0f5", "#b5b5b5", "#d98e5f"];
-  const DASHES = [[], [7, 4], [2, 3]];
+  // Okabe and Ito, told apart by the color-blind: all but yellow on white, which is not seen there, and all but
+  // black and blue on black; from the fifth line on also by dashes
+  const LIGHT = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9"];
+  const DARK = ["#56b4e9", "#d55e00", "#f0e442", "#cc79a7", "#ffffff", "#e69f00", "#009e73"];
+  const FULL = 4; // lines before dashes begin
+  const DASHES = [[7, 4], [2, 3], [12, 3, 2, 3]];
   const night = window.matchMedia("(prefers-color-scheme: dark)");
 
   const color = (k) => (night.matches ? DARK : LIGHT)[k % LIGHT.length];
-  const dash = (k) => DASHES[Math.floor(k / LIGHT.length) % DASHES.length];
+  const dash = (k) => (k < FULL ? [] : DASHES[Math.floor((k - FULL) / LIGHT.length) % DASHES.length]);
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  /* A piece of a line, as the background of what names it. */
+  function sample(k) {
+    let at = 0;
+    const parts = dash(k).map((length, i) => `${i % 2 ? "transparent" : color(k)} ${at}px ${(at += length)}px`);
+    return parts.length ? `repeating-linear-gradient(to right, ${parts.join(", ")})` : color(k);
+  }
 
   /* A chart in a place; drawn anew for other data, marked at a time without drawing. */
   function Chart(place, height, onTime) {
@@ -148,17 +157,18 @@
       .filter(({ stage }) => stage.time <= options.view[1] && stage.time >= options.view[0]).sort((a, b) => b.fall - a.fall);
     for (const { stage, top } of largest) {
       const text = stage.learned.length > 26 ? stage.learned.slice(0, 25) + "…" : stage.learned;
-      const wide = ctx.measureText(text).width, x = X(stage.time) + 6 * ratio;
+      const wide = ctx.measureText(text).width, at = X(stage.time), room = bbox.left + bbox.width - wide;
       const low = Y(stage.loss) - Y(top) < 24 * ratio; // too short a drop to stand beside: above it
+      const x = at + 6 * ratio <= room ? at + 6 * ratio : low ? room : at - 6 * ratio - wide; // at the edge: before the jump
       const y = Math.max(Y(top) - (low ? 21 * ratio : 0), bbox.top + 8 * ratio) + 15 * ratio;
       const box = [x, y - 12 * ratio, x + wide, y + 3 * ratio];
       const crossed = taken.some((b) => b[0] < box[2] + 4 && b[2] > box[0] - 4 && b[1] < box[3] && b[3] > box[1]);
-      if (crossed || box[2] > bbox.left + bbox.width || stage.learned === "") continue;
+      if (crossed || x < bbox.left || stage.learned === "") continue;
       taken.push(box);
       ctx.fillText(text, x, y);
     }
     });
   }
 
-  app.charts = { Chart, color, dash, css, staircase, names, night };
+  app.charts = { Chart, color, dash, sample, css, staircase, names, night };
 })((window.saddlewalk = window.saddlewalk || {}));

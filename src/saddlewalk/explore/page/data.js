@@ -64,21 +64,37 @@
     return level;
   }
 
-  /* When the curve passes the middle between the levels of each predicted jump; NaN where it does not. */
-  function crossings(record) {
-    if (!record.predicted || !record.time) return [];
-    let before = record.predicted.initial_loss, from = 0;
-    return record.predicted.stages.map((stage) => {
-      const middle = (before + stage.loss) / 2;
-      before = stage.loss;
-      for (let i = Math.max(1, from); i < record.loss.length; i++)
-        if (record.loss[i] <= middle && record.loss[i - 1] > middle) {
-          from = i;
-          const part = (record.loss[i - 1] - middle) / (record.loss[i - 1] - record.loss[i]);
-          return record.time[i - 1] + part * (record.time[i] - record.time[i - 1]);
-        }
-      return NaN;
+  /* When a curve passes the middle between each two levels, one after the other; NaN where it does not. */
+  function crossings(time, loss, levels) {
+    let now = -Infinity;
+    return levels.slice(1).map((after, k) => {
+      const middle = (levels[k] + after) / 2, i = loss.findIndex((value, j) => value <= middle && time[j] > now);
+      if (!(i >= 0) || Number.isNaN(now)) return (now = NaN);
+      const part = i && loss[i - 1] > middle ? (loss[i - 1] - middle) / (loss[i - 1] - loss[i]) : 1;
+      return (now = i ? time[i - 1] + part * (time[i] - time[i - 1]) : time[0]);
     });
+  }
+
+  /* Simulated times of predicted jumps, as `compare` reads them: the curve passes the middle between levels at
+     which it really rests, where it is flattest between two jumps; between predicted ones where it does not rest. */
+  function jumpTimes(time, loss, predicted) {
+    const levels = [predicted.initial_loss, ...predicted.stages.map((stage) => stage.loss)];
+    const guess = crossings(time, loss, levels), last = time.length - 1;
+    const missed = guess.findIndex(Number.isNaN), reached = missed < 0 ? guess.length : missed;
+    const seen = levels.slice(1).map((level, k) => {
+      if (k >= reached) return level;
+      const from = guess[k], to = k + 1 < reached ? guess[k + 1] : time[last];
+      const high = (levels[k] + level) / 2, low = k + 2 < levels.length ? (level + levels[k + 2]) / 2 : -Infinity;
+      let best = -1, least = Infinity;
+      for (let i = 1; i <= last; i++) {
+        if (time[i] < from || time[i] > to || loss[i] > high || loss[i] < low) continue;
+        const next = Math.min(i + 1, last), slope = Math.abs((loss[next] - loss[i - 1]) / (time[next] - time[i - 1]));
+        if (slope < least) { least = slope; best = i; }
+      }
+      const first = time.findIndex((t) => t >= from), beyond = placeBefore(time, to);
+      return best >= last - 1 || (best > first && best < beyond - 1) ? loss[best] : level;
+    });
+    return crossings(time, loss, [loss[0], ...seen]);
   }
 
   /* A run as it lies in the page, with its arrays unpacked; panels are looked up when the cursor comes there. */
@@ -115,5 +131,5 @@
     return most;
   }
 
-  app.data = { unpack, number, placeBefore, nearest, thinned, levelAt, crossings, opened, range };
+  app.data = { unpack, number, placeBefore, nearest, thinned, levelAt, jumpTimes, opened, range };
 })((window.saddlewalk = window.saddlewalk || {}));

@@ -6,17 +6,18 @@
 
   /* Sliders: name, words, and values, or a range. */
   function sliders(live) {
-    const found = [{ name: "scale", words: "scale", min: live.kind === "linear" ? -20 : -60, max: -0.5, step: 0.05, value: Math.log10(live.scale), log: true, about: "size of the weights at the start" }];
+    const exponent = Math.log10(live.scale), least = live.kind === "linear" ? -20 : -60;
+    const found = [{ name: "scale", words: "scale", min: Math.min(least, Math.floor(exponent)), max: Math.max(-0.5, Math.ceil(exponent)), step: 0.05, value: exponent, log: true, about: "size of the weights at the start" }];
     if (live.kind === "linear") {
       found.push(choice("seed", "seed of the start", live.seeds, live.seeds[0]));
       found.push(choice("width", "width: units", live.widths, live.width));
     }
     const data = live.data;
     if (data.kind === "regression") {
-      found.push({ name: "correlation", words: "correlation of the inputs", min: -0.9, max: 0.9, step: 0.01, value: data.correlation });
-      found.push({ name: "noise", words: "noise in the targets", min: 0, max: 3, step: 0.05, value: data.noise });
+      found.push({ name: "correlation", words: "correlation of the inputs", min: Math.min(-0.9, data.correlation), max: Math.max(0.9, data.correlation), step: 0.01, value: data.correlation });
+      found.push({ name: "noise", words: "noise in the targets", min: 0, max: Math.max(3, data.noise), step: 0.05, value: data.noise });
     }
-    if (data.kind === "map") found.push({ name: "decay", words: "decay of the input spectrum", min: 0, max: 2, step: 0.02, value: data.decay });
+    if (data.kind === "map") found.push({ name: "decay", words: "decay of the input spectrum", min: Math.min(0, data.decay), max: Math.max(2, data.decay), step: 0.02, value: data.decay });
     if (data.seeds) found.push(choice("data_seed", "draw of the data", data.seeds, data.seeds[0]));
     return found.filter((one) => !one.values || one.values.length > 1);
   }
@@ -86,7 +87,7 @@
   }
 
   function record(live, chosen) {
-    const data = draw(live, chosen), scale = 10 ** chosen.scale;
+    const data = draw(live, chosen), { scale } = chosen;
     const found = live.kind === "diagonal" ? diagonal(live, data, scale) : linear(live, data, scale, chosen);
     const { run, predicted } = found;
     const stages = predicted.stages, low = run.loss.reduce((a, b) => Math.min(a, b));
@@ -99,8 +100,8 @@
     const time = Float64Array.from(keep, (k) => run.time[k]), loss = Float64Array.from(keep, (k) => run.loss[k]);
     const shown = {
       opened: true, live: true, method: "gradient flow, integrated in this page", time, loss, predicted,
-      floor: low, steps: run.steps, all: run, notes: [],
-      end,
+      floor: low, steps: run.steps, all: run, notes: [], end,
+      reached: app.data.jumpTimes(run.time, run.loss, predicted),
       panelsAt: (moment) => found.panels(run.states[keep[app.data.nearest(time, moment)]]),
       grown: found.grown(time, keep),
     };
@@ -168,9 +169,9 @@
         return length ** 2 / 2 >= AWAKE * largest ? NaN : worth;
       });
       const spectrum = values(theta);
-      const columns = [...Array.from({ length: data.d }, (_, j) => `in ${j}`), ...Array.from({ length: data.c }, (_, o) => `out ${o}`)];
+      const columns = [...Array.from({ length: data.d }, (_, j) => `input ${j}`), ...Array.from({ length: data.c }, (_, o) => `output ${o}`)];
       return [
-        bars("Singular values of the map", spectrum.map((_, k) => `value ${k}`), Float64Array.from(spectrum), largest, "Modes that the network holds."),
+        bars("Singular values of the map", spectrum.map((_, k) => `singular value ${k}`), Float64Array.from(spectrum), largest, "Modes that the network holds."),
         bars("Size of the units", named, norms, Math.sqrt(2 * largest), "Norm of all weights."),
         { title: "Direction of each unit", kind: "map", rows: named, columns, values: looks, most: 1, about: "Weights in, then out, over the norm of the unit." },
         bars("Utility of dormant basis vectors", named.map((name) => name.replace("unit", "vector")), utility, utilityMost, "Linear neurons share their modes; turned into a basis, they wake one by one. Utility over squared norm."),

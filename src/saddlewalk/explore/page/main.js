@@ -1,18 +1,19 @@
 /* The page: which network, where the sliders stand, where the cursor is; everything else follows from these. */
 (function (app) {
   "use strict";
-  const { number, nearest, opened, levelAt, crossings } = app.data;
+  const { number, nearest, opened, levelAt } = app.data;
   const { element } = app.panels;
   const place = (id) => document.getElementById(id);
   const DATA = JSON.parse(place("data").textContent);
   const WIDE = 60; // a run so many times longer than its first plateau is shown on a log axis
   const FEW = 80;
+  const NOTABLE = 0.01; // part of a jump's time by which the limit may be wrong without a word
   const WORDS = { data_seed: "draw of the data", seed: "seed of the start", width: "width: units" };
 
   const state = { network: 0, record: null, view: [0, 1], points: [], cursor: 0, playing: 0 };
   const chosen = DATA.networks.map((network) => (network.live ? app.live.sliders(network.live) : axesOf(network)));
   const panels = app.panels.Panels(place("panels"));
-  const loss = app.charts.Chart(place("loss"), () => Math.max(230, Math.min(0.42 * innerHeight, 480)), cursorTo);
+  const loss = app.charts.Chart(place("loss"), () => Math.max(230, Math.min((innerWidth > 820 ? 0.42 : 0.33) * innerHeight, 480)), cursorTo);
   const growth = app.charts.Chart(place("growth"), () => Math.max(170, Math.min(0.24 * innerHeight, 300)), cursorTo);
   let learnedRows = [];
 
@@ -72,11 +73,11 @@
     return element("div", { class: "slider" }, element("label", { for: id }, one.words), output, input, ...(one.about ? [element("small", {}, one.about)] : []));
   }
 
-  const valueOf = (one) => (one.values ? one.values[one.value] : one.value);
+  const valueOf = (one) => (one.values ? one.values[one.value] : one.log ? Number((10 ** one.value).toPrecision(4)) : one.value);
 
   function shown(one) {
+    if (one.log) return power(one.value);
     const value = valueOf(one);
-    if (one.log) return power(value);
     return typeof value === "number" ? number(value, 4) : String(value);
   }
 
@@ -111,6 +112,7 @@
     if (record.error) problems.push(`This run could not be made: ${record.error}`);
     place("notes").replaceChildren(...problems.map((words) => element("p", {}, ...words.split("`").map((part, k) => (k % 2 ? element("code", {}, part) : part)))));
     place("command").textContent = commandLine(network);
+    place("command-words").textContent = !network.options ? "The command that made this run" : network.live ? "This network on the command line, its jumps predicted at this very scale" : "The same on the command line";
     place("command-line").hidden = !network.command;
     const curve = Boolean(record.time && record.time.length), stairs = record.predicted;
     place("charts").hidden = !curve && !stairs;
@@ -118,7 +120,6 @@
     if (curve || stairs) drawCharts();
     showStages(); // before the cursor moves: it marks the stage that it stands in
     if (curve) {
-      place("cursor").max = record.time.length - 1;
       moveTo(nearest(record.time, before * record.end));
     } else {
       panels.clear();
@@ -127,13 +128,20 @@
     showMeasured(network);
   }
 
+  /* The options of the network, each once, as the sliders have them. */
   function commandLine(network) {
-    const flags = chosen[state.network].map((one) => {
-      if (one.columns) return Object.entries(one.columns).map(([name, values]) => `--${name.replaceAll("_", "-")} ${values[one.value]}`).join(" ");
-      const value = one.log ? (10 ** one.value).toExponential(3).replace(/\.?0+e/, "e") : valueOf(one);
-      return typeof value === "number" || /^[\w.,:/-]+$/.test(value) ? `--${one.name.replaceAll("_", "-")} ${value}` : `--${one.name.replaceAll("_", "-")} ${JSON.stringify(value)}`;
-    });
-    return network.command ? [network.command, ...flags].join(" ") : "";
+    const options = { ...network.options };
+    for (const one of chosen[state.network])
+      for (const [name, value] of one.columns ? Object.entries(one.columns).map(([column, values]) => [column, values[one.value]]) : [[one.name, valueOf(one)]])
+        options[name] = value;
+    return [network.command, ...Object.entries(options).flatMap(([name, value]) => flag(name, value))].join(" ");
+  }
+
+  function flag(name, value) {
+    if (value === false || value === null || value === undefined) return [];
+    const words = `--${name.replaceAll("_", "-")}`, text = Math.abs(value) < 1e-3 && value ? value.toExponential() : String(value);
+    if (value === true) return [words];
+    return [words, /^[\w.,:/+=@%-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`];
   }
 
   // --- charts -----------------------------------------------------------------------------------------------
@@ -176,8 +184,7 @@
       { view, reach: [low < 0 ? low - room : 0, high + room], logTime, label: grown.label.length > 24 ? "value" : grown.label });
     learnedRows = grown.names.map((name, k) => {
       const line = element("i"), value = element("b");
-      line.style.borderTopColor = app.charts.color(k);
-      line.style.borderTopStyle = app.charts.dash(k).length ? "dashed" : "solid";
+      line.style.background = app.charts.sample(k);
       return { value, place: element("li", { title: name }, line, element("span", {}, name), value) };
     });
     place("learned").replaceChildren(...learnedRows.map((row) => row.place));
@@ -207,16 +214,29 @@
     loss.at(time, value);
     growth.at(time);
     const input = place("cursor");
-    input.value = state.cursor;
+    input.value = partOf(time);
     input.setAttribute("aria-valuetext", `time ${number(time)}, loss ${number(value)}`);
     showReadout(time, value);
-    showLearned(time);
     const shown_ = record.panelsAt ? record.panelsAt(time) : [];
     if (shown_.length) panels.show(shown_); else panels.clear();
-    const kept = shown_.length ? shown_[0].moment ?? time : time;
-    place("moment").textContent = shown_.length ? `Below: the network at time ${number(kept)}${kept === time ? "" : ", the nearest moment whose weights were kept"}.` : "";
+    const kept = shown_.length ? shown_[0].moment ?? time : keptOf(record.grown, time);
+    showLearned(kept); // the same moment as the pictures
+    place("moment").textContent = number(kept) === number(time) ? "" : `The list${shown_.length ? " and the pictures below are" : " is"} of time ${number(kept)}, the nearest moment that was kept.`;
     markStage(time);
   }
+
+  /* Where the time slider stands at a time, from 0 to 1 over what the charts show, and back. */
+  function partOf(time) {
+    const [low, high] = state.view;
+    return place("log-time").checked && low > 0 ? Math.log(Math.max(time, low) / low) / Math.log(high / low) : (time - low) / (high - low);
+  }
+
+  function timeAt(part) {
+    const [low, high] = state.view;
+    return place("log-time").checked && low > 0 ? low * (high / low) ** part : low + part * (high - low);
+  }
+
+  const keptOf = (grown, time) => (grown && !grown.at ? grown.time[nearest(grown.time, time)] : time);
 
   function showReadout(time, value) {
     const { predicted } = state.record;
@@ -261,7 +281,7 @@
   function keys(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || !state.record.time || place("charts").hidden) return;
     const inside = event.target.closest("input:not(#cursor), select, button, summary");
-    const large = { PageUp: 20, PageDown: -20 }[event.key], step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    const large = { PageUp: 20, PageDown: -20, ArrowUp: 1, ArrowDown: -1 }[event.key], step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (event.key === "[" || event.key === "]") jump(event.key === "]" ? 1 : -1);
     else if (inside) return;
     else if (step) moveTo(state.cursor + step);
@@ -276,16 +296,23 @@
   // --- tables -----------------------------------------------------------------------------------------------
 
   function showStages() {
-    const { predicted, observed } = state.record, seen = crossings(state.record);
+    const { predicted, observed, reached } = state.record;
     const stages = predicted ? predicted.stages : observed;
     if (!stages || !stages.length) return place("stages").replaceChildren();
-    const heads = predicted && state.record.time ? ["", "predicted", "simulated", "loss after", "learned"] : ["", "time", "loss after", "learned"];
+    const heads = predicted && reached ? ["", "predicted", "simulated", "loss after", "learned"] : ["", "time", "loss after", "learned"];
     const rows = stages.map((stage, k) => element("tr", { "data-time": stage.time }, ...[
-      String(k + 1), number(stage.time), ...(heads.length === 5 ? [number(seen[k])] : []), number(stage.loss), stage.learned,
+      String(k + 1), number(stage.time), ...(heads.length === 5 ? [number(reached[k])] : []), number(stage.loss), stage.learned,
     ].map((words) => element("td", {}, words))));
     const how = predicted ? `Jumps, as predicted (${predicted.method})` : "Jumps, as simulated";
     place("stages").replaceChildren(element("h2", {}, how), element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": how },
-      element("table", {}, element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, ...rows))));
+      element("table", {}, element("thead", {}, element("tr", {}, ...heads.map((head) => element("th", { scope: "col" }, head)))), element("tbody", {}, ...rows))), ...apart(state.record));
+  }
+
+  /* What the prediction of a live page is worth here, where that shows. */
+  function apart({ live, predicted, reached }) {
+    const off = live ? Math.max(...predicted.stages.map((stage, k) => Math.abs(stage.time - reached[k]) / reached[k]).filter(Number.isFinite)) : 0;
+    if (!(off > NOTABLE)) return [];
+    return [element("p", {}, `Predicted is the limit of small scales: at this scale jumps come up to ${number(100 * off, 2)}% earlier or later. The command on this page predicts at this very scale, and may find other jumps.`)];
   }
 
   function markStage(time) {
@@ -340,7 +367,7 @@
 
   place("version").textContent = DATA.version;
   for (const id of ["log-time", "log-loss", "whole"]) place(id).addEventListener("change", () => { drawCharts(); if (state.cursor !== null) moveTo(state.cursor); });
-  place("cursor").addEventListener("input", (event) => moveTo(Number(event.target.value)));
+  place("cursor").addEventListener("input", (event) => cursorTo(timeAt(Number(event.target.value))));
   place("play").addEventListener("click", play);
   document.addEventListener("keydown", keys);
   const again = () => { if (!place("charts").hidden) { drawCharts(); moveTo(state.cursor ?? 0); } };
