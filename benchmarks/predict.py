@@ -196,13 +196,27 @@ HEAD = """# What a prediction costs
 Seconds, both warm, on the machine that ran `python benchmarks/predict.py`; `ratio` is prediction over
 training from the same start, `mark` what it should be at most, `floor` what the ratio would be if nothing
 cost but to begin (a prediction that is cut at once) and the compiled steps, `calls` those of the right-hand
-side (a column of a Jacobian is one). Errors are those of the jump times; where the order is not "as predicted"
-a slide is cut into stages at other places than the curve's, and the largest error says no more. Below 1e-16 gradient flow of linear
-networks in float64 loses small modes in the rounding of large ones: there the error is that of the training.
+side (a column of a Jacobian is one). Errors are those of the jump times; where the order is not "as
+predicted" a slide is cut into stages at other places than the curve's, and the largest error says no more.
+Below 1e-16 gradient flow of linear networks in float64 loses small modes in the rounding of large ones: there
+the error is that of the training.
 
-| network | scale | predict | train | ratio | mark | floor | calls | train's | stages | seen | error | most | order as predicted | run |
-| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
+COLUMNS = (
+    *(
+        "network",
+        "scale",
+        "predict",
+        "train",
+        "ratio",
+        "mark",
+        "floor",
+        "calls",
+        "train's",
+        "stages",
+    ),
+    *("seen", "error", "most", "order as predicted", "run"),
+)
 
 
 FOOT = """
@@ -257,7 +271,8 @@ def main(chosen):
         if (name, scale) not in measured
     ]
     foot = FOOT.format(met=met, many=len(rows), missing=", ".join(absent) or "nothing")
-    (HERE / "predict.md").write_text(HEAD + "\n".join(map(line, rows)) + "\n" + foot)
+    head = HEAD + f"| {' | '.join(COLUMNS)} |\n|{' --- |' * len(COLUMNS)}\n"
+    (HERE / "predict.md").write_text(head + "\n".join(map(line, rows)) + "\n" + foot)
 
 
 if __name__ == "__main__":

@@ -106,8 +106,8 @@ def measure(name, longest):
 HEAD = """# Large networks
 
 Predictions with `method="auto"` on the machine that ran `python benchmarks/sizes.py`, each in a new process,
-compiling included, beside other work; "cut at" is a `max_time`, and a row without seconds is one that had not
-ended when it was stopped. Peak memory is that of the whole process, Python and libraries (some 300 MB) with it.
+compiling included, beside other work; "cut at" is a `max_time`, and a row without seconds is one that had
+not ended when it was stopped. Peak memory is that of the whole process, Python and libraries with it.
 
 | network | method | scale | cut at | seconds | stages | stopped | peak memory (MB) | data, parameters (MB) |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |
