@@ -395,8 +395,12 @@ def test_a_schedule_delays_the_drop():
         (lambda o: torch.optim.lr_scheduler.ExponentialLR(o, 0.99), False),
         (lambda o: torch.optim.lr_scheduler.CosineAnnealingWarmRestarts(o, 200), True),
         (lambda o: torch.optim.lr_scheduler.OneCycleLR(o, 2e-3, 1200), True),  # momentum, too
+        (  # nothing at all for a step in every sixty
+            lambda o: torch.optim.lr_scheduler.CyclicLR(o, 0.0, 5e-3, 30, cycle_momentum=False),
+            True,
+        ),
     ],
-    ids=["linear", "long", "cosine", "exponential", "restarts", "one cycle"],
+    ids=["linear", "long", "cosine", "exponential", "restarts", "one cycle", "cyclic"],
 )
 def test_a_rate_that_ends_before_the_drop_is_told(make, comes):
     """Against the training itself, which goes on as its schedule says."""
@@ -1319,7 +1323,10 @@ def test_a_stored_state_says_which_optimizer_it_is_of(make, tmp_path):
     assert State.UNKNOWN not in faster
 
 
-@pytest.mark.parametrize("make", [torch.optim.Adamax, torch.optim.Adagrad, torch.optim.Adadelta])
+@pytest.mark.parametrize(
+    "make",
+    [torch.optim.Adamax, torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Muon],
+)
 def test_a_stored_state_of_an_unknown_law_gives_no_forecast(make, tmp_path):
     file, *_ = stored(tmp_path, make)
     assert told_afterwards(file, rate=1e-3).state is State.UNKNOWN

@@ -42,7 +42,9 @@ class _Main(click.Group):
         except InputError as error:
             raise click.UsageError(in_flags(str(error))) from error
         except click.NoSuchOption as error:
-            if error.option_name not in _OF_OPTIMIZERS:
+            options = [] if error.ctx is None else error.ctx.command.params
+            takes = any(option.name == "learning_rate" for option in options)
+            if error.option_name not in _OF_OPTIMIZERS or not takes:
                 raise
             raise click.UsageError(
                 f"'{error.option_name}' is a number of the optimizer and stands after its name, as in "

@@ -110,7 +110,8 @@ def check_labels(labels: Any) -> None:
     labels : of the samples.
     """
     found = np.asarray(labels, dtype=object).ravel()
-    missing = [k for k, label in enumerate(found) if label is None]
+    kinds = [type(label).__name__ for label in found]  # pandas need not be there
+    missing = [k for k, kind in enumerate(kinds) if kind in ("NoneType", "NAType")]
     if missing:
         raise InputError(
             f"The label of sample {missing[0]} is missing. Leave out samples that have none."

@@ -215,6 +215,8 @@ def _names(column: Any, chosen: bool) -> Any:
 
 def _as_numbers(column: Any) -> np.ndarray:
     """Of a column of objects that are no categories; NaN is missing."""
+    if column.isna().all():
+        return np.full(len(column), np.nan)
     try:
         return np.asarray(column.where(column.notna(), np.nan), dtype=float)
     except (TypeError, ValueError):

@@ -144,7 +144,7 @@ def _kinds(state: Any) -> tuple[str, ...]:
     """Which optimizers a state may be of, told by its keys; none where it is one that is not known here."""
     group = state["param_groups"][0]
     kept = {key for one in state["state"].values() for key in one}
-    if "nesterov" in group:
+    if "dampening" in group:  # Muon has "nesterov", too
         return ("sgd",)
     if "centered" in group:
         return ("rmsprop",)

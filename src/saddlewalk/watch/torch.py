@@ -246,6 +246,16 @@ class Watch(AbstractWatch):
         return int(max((float(count) for count in counts), default=0))
 
 
+_COMES_BACK = (
+    torch.optim.lr_scheduler.CyclicLR,
+    torch.optim.lr_scheduler.CosineAnnealingWarmRestarts,
+)
+"""Schedules for which a rate of zero is not the end. That of one cosine rises after it, too, in PyTorch; but
+there trainings end."""
+_NEARLY_NOTHING = 1e-12
+"""Part of the present rate that stands for zero there."""
+
+
 def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
     """Future rates as parts of the present one; with momentum, where a schedule changes it, too."""
     now = _pace(optimizer.param_groups[0])
@@ -259,6 +269,7 @@ def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
     pretended = _Pretended(groups)
     stands = {id(optimizer): pretended, id(schedule.optimizer): pretended}
     twin, rates = copy.deepcopy(schedule, stands), [1.0]
+    least = _NEARLY_NOTHING if isinstance(schedule, _COMES_BACK) else 0.0
 
     def future(ahead: int) -> float:
         while len(rates) <= ahead:
@@ -269,7 +280,7 @@ def _future(schedule: Any, optimizer: Any, step: int) -> Schedule | None:
                 except ValueError:  # it has come to its end
                     rates.extend([rates[-1]] * (ahead + 1 - len(rates)))
                     break
-            rates.append(_pace(pretended.param_groups[0]) / now)
+            rates.append(max(_pace(pretended.param_groups[0]) / now, least))
         return rates[ahead]
 
     return future

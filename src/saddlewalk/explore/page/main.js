@@ -139,7 +139,7 @@
 
   function flag(name, value) {
     if (value === false || value === null || value === undefined) return [];
-    const words = `--${name.replaceAll("_", "-")}`, text = Math.abs(value) < 1e-3 && value ? value.toExponential() : String(value);
+    const words = `--${name.replaceAll("_", "-")}`, small = typeof value === "number" && value && Math.abs(value) < 1e-3, text = small ? value.toExponential() : String(value);
     if (value === true) return [words];
     return [words, /^[\w.,:/+=@%-]+$/.test(text) ? text : `'${text.replaceAll("'", `'"'"'`)}'`];
   }

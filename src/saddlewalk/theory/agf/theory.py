@@ -131,7 +131,7 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
             stopped=stopped,
             assumptions=(
                 _separate(walk, landings),
-                _complete(walk, stopped),
+                complete(walk, stopped),
                 *_carried(walk, start.norm),
                 *(() if walk.separation is None else told_apart(walk.problem, walk.outputs)),
             ),
@@ -170,9 +170,15 @@ def _separate(walk: Walk, landings: list[int]) -> Assumption:
     )
 
 
-def _complete(walk: Walk, stopped: Stopped) -> Assumption:
+def complete(walk: Walk, stopped: Stopped) -> Assumption:
     """An early end is told: there is something to learn that no unit of this network will, or not soon; or
-    steps ran out before what was asked for."""
+    steps ran out before what was asked for.
+
+    Parameters
+    ----------
+    walk : from plateau to plateau.
+    stopped : why it ended.
+    """
     if stopped in (Stopped.LIMIT, Stopped.STALLED):
         return Assumption(
             "not cut short: time at which the prediction ends",

@@ -7,7 +7,7 @@ from saddlewalk.curves import Stopped
 from saddlewalk.optimizers import AbstractOptimizer, GradientDescent, Momentum
 from saddlewalk.problem import Problem
 from saddlewalk.problem.sharpness import sharpness
-from saddlewalk.theory.agf.theory import read_walk
+from saddlewalk.theory.agf.theory import complete, read_walk
 from saddlewalk.theory.agf.walk import Walk
 from saddlewalk.theory.base import Outcome
 from saddlewalk.theory.losses import told_apart
@@ -48,6 +48,7 @@ class Descending(AbstractStepsTheory):
             assumptions=(
                 _stable(self.rule, sharpest),
                 *self._small_steps(sharpest),
+                *(() if stopped is Stopped.DIVERGED else (complete(walk, stopped),)),
                 *told_apart(start.problem, walk.outputs),
             ),
             curve=(curve.time, curve.loss),
