@@ -272,7 +272,8 @@ def test_layers_of_every_setting_fit_by_their_names(tmp_path):
             layers = {name: np.asarray(part) for name, part in problem.weights(theta).items()}
         file = tmp_path / f"{setting}.npz"
         np.savez(file, **layers)
-        np.testing.assert_array_equal(Run.of(setting, **options, start=str(file)).weights, theta)
+        sizes = {name: value for name, value in options.items() if name != "scale"}
+        np.testing.assert_array_equal(Run.of(setting, **sizes, start=str(file)).weights, theta)
 
 
 TOLD = "must hold theta (1, 3), or w (1, 2) and a (1, 1); it holds"
@@ -311,6 +312,7 @@ TOLD = "must hold theta (1, 3), or w (1, 2) and a (1, 1); it holds"
             "object.npz is an array of Python objects",
         ),
         ("zeros.npz", {"theta": np.zeros((1, 3))}, [], "a unit of zeros"),
+        ("good.npz", {"theta": np.ones((1, 3))}, ["--scale", "1e-3"], "leave out --scale"),
         ("good.npz", {"theta": np.ones((1, 3))}, ["--delta", "1"], "leave out --delta"),
         ("good.npz", {"theta": np.ones((1, 3))}, ["--alpha", "2"], "leave out --alpha"),
         ("good.npz", {"theta": np.ones((1, 3))}, ["--tau", "0.1"], "leave out --tau"),

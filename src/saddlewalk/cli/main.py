@@ -53,6 +53,8 @@ class _Main(click.Group):
         except KeyboardInterrupt:
             note("interrupted")
             raise SystemExit(INTERRUPTED) from None
+        except BrokenPipeError:
+            raise  # whoever read has read enough: click ends without a word
         except OSError as error:
             words = error.strerror or str(error) or type(error).__name__
             where = f": {error.filename}" if error.filename is not None else "."

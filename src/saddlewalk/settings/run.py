@@ -56,8 +56,9 @@ class Run:
 
     def __post_init__(self) -> None:
         self._setting.check(dict(self.given))
-        if self.start.start is not None and self.start.balance:
-            name = next(iter(self.start.balance))
+        of_start = ["scale"] if self.start.scale is not None else [*self.start.balance]
+        if self.start.start is not None and of_start:
+            name = of_start[0]
             raise InputError(f"`start` gives the weights as they are; leave out `{name}`.")
         if self.start.aligned and (self.start.balance or self.start.start is not None):
             raise InputError("`aligned` is a start of its own; leave out the others, or `aligned`.")
