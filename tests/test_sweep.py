@@ -403,7 +403,7 @@ def test_a_scheduler_that_runs_already(tmp_path):
 
     plan = grid({"width": [0.0, 1.0, 2.0, 3.0], "height": [1, 2]})
     quiet = sweep(touchy, plan, tmp_path / "quiet.zarr").load()
-    with LocalCluster(2, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster:
         found = sweep(touchy, plan, tmp_path / "s.zarr", scheduler=cluster.scheduler_address).load()
     xr.testing.assert_identical(found.drop_attrs(), quiet.drop_attrs())
     assert found["status"].values.tolist() == [[1, 1], [2, 2], [1, 1], [1, 1]]
