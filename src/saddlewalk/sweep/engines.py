@@ -211,7 +211,10 @@ def _local_cluster(workers: int) -> Any:
             return {name: {**spec, "options": {**spec["options"], "env": pinned}}}
 
     cluster = Pinned(
-        n_workers=0, threads_per_worker=1, dashboard_address="127.0.0.1:0", silence_logs=logging.ERROR
+        n_workers=0,
+        threads_per_worker=1,
+        dashboard_address="127.0.0.1:0",
+        silence_logs=logging.ERROR,
     )
     cluster.scale(workers)
     return cluster
