@@ -233,8 +233,8 @@ What keeps rows above their mark:
 - d = 100 at 1e-30: 42 stages flow into each other, so that hardly a tail can be closed and the units move
   together nearly all the time.
 - Width 256: few units sleep (255 of 256 ReLU units wake at 1e-6).
-- Deep networks: what is between the steps of a deep linear network (tails and modes) costs more than the steps;
-  the first escape of `deep` takes 0.2 to 0.8 s to begin, and at 1e-6 its training takes 257 steps.
+- Deep networks: what is between the steps of a deep linear network (tails, modes) costs more than they do;
+  the first escape of `deep` takes 0.2 to 0.8 s to begin, and its training 257 steps at 1e-6.
 - Modular addition cut after its first stage: one transition of 235 explicit steps is more than a tenth of the
   right-hand sides of the training.
 """
