@@ -384,11 +384,11 @@ class ModuleLandscape(AbstractLandscape):
             state = {**self._constants(), **self._tensors(self.weights)}
             whole = torch.func.functional_call(self.module, state, args, kwargs)
             check_whole_answer(whole, self._select(whole), self._loss, self._targets)
-        with pricing(self._shape, self._targets), torch.no_grad():
-            self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
         if self._targets.shape != self._shape and self._targets.numel() == math.prod(self._shape):
             like = self._targets.reshape(self._shape).to(self._answer_dtype)
             check_pairs(partial(tried, self._loss), like, self._targets)
+        with pricing(self._shape, self._targets), torch.no_grad():
+            self._price(torch.zeros(self._shape, dtype=self._answer_dtype, device=self.device))
 
 
 def _named_loss(loss: Any) -> Loss:
