@@ -844,6 +844,9 @@ def test_targets_that_would_be_compared_with_each_output_are_refused():
     Watch(model, lambda f, t: ((f - t.reshape(f.shape)) ** 2).mean(), probe=(x, flat))
     Watch(nn.Sequential(model, nn.Flatten(0)), nn.MSELoss(), probe=(x, flat))
     Watch(network(sizes=(4, 5, 3)), nn.CrossEntropyLoss(), probe=(x, (flat > 0).long()))
+    own = nn.functional.binary_cross_entropy_with_logits  # which refuses them itself
+    with pytest.raises(InputError, match="must be the same as input size"):
+        Watch(model, own, probe=(x, (flat > 0).to(x.dtype)))
 
 
 def test_a_loss_of_a_step_is_one_number():
