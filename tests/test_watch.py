@@ -1328,7 +1328,10 @@ def test_a_stored_state_says_which_optimizer_it_is_of(make, tmp_path):
 
 @pytest.mark.parametrize(
     "make",
-    [torch.optim.Adamax, torch.optim.Adagrad, torch.optim.Adadelta, torch.optim.Muon],
+    [
+        *(torch.optim.Adamax, torch.optim.Adagrad, torch.optim.Adadelta),
+        *([torch.optim.Muon] if hasattr(torch.optim, "Muon") else []),  # newer ones have it
+    ],
 )
 def test_a_stored_state_of_an_unknown_law_gives_no_forecast(make, tmp_path):
     file, *_ = stored(tmp_path, make)
