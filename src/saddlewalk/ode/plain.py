@@ -15,7 +15,7 @@ from jaxtyping import Float
 Vector = Float[np.ndarray, " size"]
 Until = Callable[[float, Vector], bool]
 _WITHIN = 4
-"""Places kept within a step."""
+"""Places kept of a step where the flow is smooth: steps are long, and a curve wants more than their ends."""
 
 
 class Followed(NamedTuple):
@@ -44,6 +44,7 @@ def follow(
     max_time: float = np.inf,
     max_step: float = np.inf,
     max_steps: int = 20_000,
+    within: int = _WITHIN,
 ) -> Followed:
     """The flow from a start until something is the case after a step.
 
@@ -57,6 +58,7 @@ def follow(
     max_time : stop there in any case.
     max_step : the longest step.
     max_steps : stop after so many in any case.
+    within : places that are kept of a step without kinks, its end with them.
     """
     if least_step is not None:
         return _past_kinks(
@@ -68,17 +70,18 @@ def follow(
         lambda _, y: velocity(y), 0.0, start, max_time, rtol=rtol, atol=atol, max_step=max_step
     )
     time, states, stopped = [0.0], [np.asarray(start)], False
-    inner = np.arange(1, _WITHIN) / _WITHIN
+    inner = np.arange(1, within) / within
     for _ in range(max_steps):
         if solver.status != "running":
             break
         solver.step()
         if solver.status == "failed":
             break
-        between, before = solver.dense_output(), float(solver.t_old or 0.0)
-        for part in inner:
-            time.append(before + part * (solver.t - before))
-            states.append(between(time[-1]))
+        if within > 1:  # three more right-hand sides
+            between, before = solver.dense_output(), float(solver.t_old or 0.0)
+            places = before + inner * (solver.t - before)
+            time.extend(places.tolist())
+            states.extend(between(places).T)
         time.append(float(solver.t))
         states.append(solver.y.copy())
         if until(time[-1], states[-1]):

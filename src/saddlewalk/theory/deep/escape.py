@@ -154,21 +154,22 @@ def _jump(
     rest: Vector,
 ) -> Escape | None:
     """All layers follow gradient flow from where the small ones are felt, to the first rest."""
-    before = network.loss_and_velocity(rest)[0]
-    seen = _FirstRest(network, before)
+    at = _Asked(network)
+    before = at(rest)[0]
+    seen = _FirstRest(at, before)
     moved = follow(
-        lambda w: network.loss_and_velocity(w)[1],
+        lambda w: at(w)[1],
         woken,
         seen,
         rtol=1e-8 if network.smooth else 1e-5,
-        atol=1e-11 if network.smooth else 1e-7,
+        atol=1e-11 if network.smooth else 3e-6,
         least_step=None if network.smooth else _least_step(network, woken, which.mask),
         max_time=max_time - waiting,
         max_steps=_MOST_STEPS if network.smooth else 10 * _MOST_STEPS,
     )
     if moved.time[-1] >= max_time - waiting and not moved.stopped:
         return None
-    rows = [network.loss_and_velocity(w) for w in moved.states]
+    rows = [at(w) for w in moved.states]
     losses = np.array([loss for loss, _ in rows])
     slopes = np.array([-float(np.sum(velocity**2)) for _, velocity in rows])
     last = 1 + int(np.argmin(np.abs(moved.time - seen.slowest)))
@@ -196,16 +197,30 @@ def _least_step(network: AbstractNetwork, w: Vector, small: Bool[np.ndarray, " s
     return _SHORT * float(np.linalg.norm(w[small]) / np.linalg.norm(velocity))
 
 
+class _Asked:
+    """Loss and velocity, computed once for each state: a step, what ends it and the curve ask for them."""
+
+    def __init__(self, network: AbstractNetwork) -> None:
+        self._network = network
+        self._known: dict[bytes, tuple[float, Vector]] = {}
+
+    def __call__(self, w: Vector) -> tuple[float, Vector]:
+        key = w.tobytes()
+        if key not in self._known:
+            self._known[key] = self._network.loss_and_velocity(w)
+        return self._known[key]
+
+
 class _FirstRest:
     """Says when the first jump is over."""
 
-    def __init__(self, network: AbstractNetwork, first: float) -> None:
-        self.network, self.first = network, first
+    def __init__(self, at: _Asked, first: float) -> None:
+        self.at, self.first = at, first
         self.fastest, self.least = 0.0, math.inf
         self.began = self.slowest = 0.0
 
     def __call__(self, time: float, w: Vector) -> bool:
-        loss, velocity = self.network.loss_and_velocity(w)
+        loss, velocity = self.at(w)
         fall = float(np.sum(velocity**2))
         if fall > self.fastest:
             self.fastest, self.least, self.began = fall, math.inf, time

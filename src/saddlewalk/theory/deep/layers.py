@@ -14,7 +14,6 @@ side by side; for L > 2 it ends in a finite time, in which one mode, of all laye
 others.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -134,23 +133,35 @@ def flow_of(covariances: Covariances, like: Chain) -> Callable[[Vector], Vector]
     like : a chain of the same shape.
     """
     root = np.sqrt(covariances.variances)
+    return climb_of(lambda beta: (covariances.target - beta * root) * root, like)
 
-    shapes = [layer.shape for layer in like.layers]
+
+def climb_of(gradient: Callable[[Matrix], Matrix], like: Chain) -> Callable[[Vector], Vector]:
+    """The velocity of all numbers of a chain, as `Chain.climb` has it, without its objects: this is called
+    thousands of times.
+
+    Parameters
+    ----------
+    gradient : G, of the map.
+    like : a chain of the same shape.
+    """
     ends = np.cumsum([0, *(layer.size for layer in like.layers)]).tolist()
-    places = [slice(a, b) for a, b in itertools.pairwise(ends)]
+    forms = [
+        (slice(a, b), layer.shape)
+        for a, b, layer in zip(ends[:-1], ends[1:], like.layers, strict=True)
+    ]
 
     def velocity(vector: Vector) -> Vector:
-        # the same as `Chain.climb`, without its objects: this is called thousands of times
-        layers = [vector[at].reshape(shape) for at, shape in zip(places, shapes, strict=True)]
+        layers = [vector[at].reshape(shape) for at, shape in forms]
         below = [layers[0]]
         for layer in layers[1:]:
-            below.append(layer @ below[-1])
-        back = (covariances.target - below[-1] * root) * root
-        moved = np.empty_like(vector)
+            below.append(layer.dot(below[-1]))
+        back, moved = gradient(below[-1]), np.empty_like(vector)
         for k in range(len(layers) - 1, 0, -1):
-            moved[places[k]] = (back @ below[k - 1].T).ravel()
-            back = layers[k].T @ back
-        moved[places[0]] = back.ravel()
+            at, shape = forms[k]
+            back.dot(below[k - 1].T, out=moved[at].reshape(shape))
+            back = layers[k].T.dot(back)
+        moved[forms[0][0]] = back.ravel()
         return moved
 
     return velocity

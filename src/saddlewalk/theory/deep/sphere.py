@@ -13,6 +13,7 @@ direction, so that a start that is smaller by a factor c takes :math:`c^{2-r}` t
 the size becomes.
 """
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -26,6 +27,10 @@ _LONGEST = 0.5
 """Growth within a step, in the exponent: what is tiny beside the direction stays right."""
 _LEAST = 2e-3
 """Shortest step with kinks, in the same."""
+_BESIDE = 0.3
+"""With kinks: error of a component beside that of the direction, in which none is tiny for long."""
+_TINY = 1e-3
+"""The same without kinks: what is tiny may be what is learned next."""
 _MOST_STEPS = 50_000
 
 
@@ -78,19 +83,21 @@ def climb_sphere(
     count = len(start)
 
     def velocity(y: Vector) -> Vector:
-        u = y[:count] / np.linalg.norm(y[:count])
-        c = slope(u, float(y[count]))
-        grows = float(u @ c)
-        return np.concatenate([c - grows * u, [grows, np.exp((2 - degree) * y[count])]])
+        u, growth = _direction(y[:count]), float(y[count])
+        moved, c = np.empty_like(y), slope(u, growth)
+        grows = float(u.dot(c))
+        moved[:count] = c - grows * u
+        moved[count:] = grows, math.exp((2 - degree) * growth)
+        return moved
 
     def until(_: float, y: Vector) -> bool:
-        u = y[:count] / np.linalg.norm(y[:count])
-        return y[count] > most or felt(u, float(y[count]))
+        return y[count] > most or felt(_direction(y[:count]), float(y[count]))
 
     first = start / size
     pace = max(float(np.linalg.norm(slope(first, 0.0))), 1e-300)
     rtol = rtol if rtol is not None else (1e-10 if smooth else 1e-5)
-    atol = np.concatenate([np.full(count, 1e-3 * rtol), [rtol, 1e-3 * rtol]])
+    of_direction = _TINY if smooth else _BESIDE
+    atol = rtol * np.concatenate([np.full(count, of_direction), [1.0, 1e-3]])
     fastest = _fastest(slope, count, pace)
     found = follow(
         velocity,
@@ -101,12 +108,19 @@ def climb_sphere(
         least_step=None if smooth else _LEAST / fastest,
         max_step=_LONGEST / fastest,
         max_steps=_MOST_STEPS,
+        within=1,
     )
     directions = found.states[:, :count]
     directions = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     growth = found.states[:, count]
     arrived = found.stopped and growth[-1] <= most
     return Climbed(directions, growth, found.states[:, count + 1], found.evaluations, arrived)
+
+
+def _direction(x: Vector) -> Vector:
+    """Of length 1."""
+    unit: Vector = x / math.sqrt(float(x.dot(x)))
+    return unit
 
 
 def _fastest(slope: Callable[[Vector, float], Vector], count: int, pace: float) -> float:

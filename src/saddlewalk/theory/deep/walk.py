@@ -24,7 +24,7 @@ from jaxtyping import Float
 from saddlewalk.curves import LossCurve, Stopped, find_jumps
 from saddlewalk.curves.jumps import jump_between
 from saddlewalk.ode.plain import follow
-from saddlewalk.theory.deep.layers import Chain, flow_of, gradient_of, losses
+from saddlewalk.theory.deep.layers import Chain, climb_of, flow_of, gradient_of, losses
 from saddlewalk.theory.deep.sphere import climb_sphere
 from saddlewalk.theory.linear import Covariances
 
@@ -34,7 +34,7 @@ _REST = 1e-5
 """A transition is over when the velocity has fallen to this part of its largest."""
 _NOTHING = 1e-6
 """Part of the first loss that is as good as none."""
-_ERROR = 1e-9
+_ERROR = 1e-8
 _LARGE = 1e-2
 """Singular values of a map below this part of the largest are no directions in use."""
 
@@ -118,13 +118,15 @@ def _plateau(
     """How long it lasts (`None`: for ever), the dormant part at its end, right-hand sides."""
     size, depth = float(np.linalg.norm(dormant.vector)), dormant.depth
 
+    climb = climb_of(lambda _: gradient, dormant)
+
     def slope(u: np.ndarray, _: float) -> np.ndarray:
-        return dormant.of(u).climb(gradient).vector
+        return climb(u)
 
     def felt(u: np.ndarray, growth: float) -> bool:
         return _felt(covariances, dormant.of(u), gradient, size * math.exp(growth))
 
-    found = climb_sphere(slope, dormant.vector, depth, felt)
+    found = climb_sphere(slope, dormant.vector, depth, felt, rtol=_ERROR)
     if not found.arrived:
         return None, dormant, found.evaluations
     grown = dormant.of(found.direction * size * math.exp(float(found.growth[-1])))
@@ -160,7 +162,8 @@ class _Rested:
         self.velocity, self.largest = velocity, 0.0
 
     def __call__(self, _: float, state: np.ndarray) -> bool:
-        speed = float(np.linalg.norm(self.velocity(state)))
+        velocity = self.velocity(state)
+        speed = math.sqrt(float(velocity.dot(velocity)))
         self.largest = max(self.largest, speed)
         return speed <= _REST * self.largest
 
