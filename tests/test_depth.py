@@ -420,3 +420,35 @@ def test_settings_of_deep_networks():
     with pytest.raises(sw.InputError, match="at least 2 layers"):
         Run.of("deep", depth=1).predict()
     assert isinstance(Run.of("deep", activation="tanh").units, eqx.Module)
+
+
+# --- at every scale -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("depth", "trained", "scales"),
+    [(3, 1e-4, (1e-18, 1e-30, 1e-75, 1e-130)), (4, 1e-3, (1e-18, 1e-30, 1e-75))],
+)
+def test_deep_linear_stages_are_those_of_training_at_any_scale(depth, trained, scales):
+    """Gradient flow of degree L in the small layers has t ~ scale^(2 - L): what is trained at one scale is
+    known at all. Inputs are correlated, so that what one mode learns turns those that sleep."""
+    task, units = sw.tasks.linear_map(3, 3, seed=1), Deep.linear(depth=depth, width=4)
+    path = sw.train(task, units, trained, 1)
+    seen = np.array([stage.time for stage in path.stages]) * trained ** (depth - 2)
+    for scale in scales:
+        stairs = sw.predict(task, units, scale, 1, method="numeric")
+        assert np.allclose(np.array(stairs.jump_times) * scale ** (depth - 2), seen, rtol=2e-3), (
+            scale
+        )
+        assert np.allclose([s.loss for s in stairs], [s.loss for s in path.stages], atol=1e-4)
+        assert stairs.stopped is sw.curves.Stopped.LEARNED
+
+
+def test_two_deep_linear_layers_are_affine_in_the_logarithm():
+    """Degree 2: each factor of 10 in the scale adds the same time, far below what float64 can add to 1."""
+    task, units = sw.tasks.linear_map(3, 3, seed=1), Deep.linear(depth=2, width=4)
+    times = [
+        sw.predict(task, units, scale, 1, method="numeric").jump_times
+        for scale in (1e-10, 1e-40, 1e-70, 1e-100)
+    ]
+    assert np.allclose(np.diff(times, 2, axis=0), 0, atol=1e-3 * np.max(times[0]))

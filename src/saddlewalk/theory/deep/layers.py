@@ -12,8 +12,14 @@ if the active part were not there, in the gradient that this leaves:
 a flow of degree L in D, whose direction does not know the scale. For L = 2 it is linear, and modes grow
 side by side; for L > 2 it ends in a finite time, in which one mode, of all layers at once, outgrows the
 others.
+
+What sleeps must not be lost in the last digit of what has grown: at scale 1e-30 both stand in one matrix.
+So hidden spaces are turned until each coordinate holds a direction of one size (`Chain.turned`): the numbers
+of small directions are then rows and columns of their own, right to the last digit of themselves, and stay so
+under the flow.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,6 +27,12 @@ import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.theory.linear import Covariances
+
+_GRADED = 1e-6
+"""Directions smaller than this part of the largest are not left to LAPACK."""
+_ORTHOGONAL = 1e-14
+"""Cosine of two rows that is none."""
+_SWEEPS = 30
 
 Matrix = Float[np.ndarray, "..."]
 Vector = Float[np.ndarray, " size"]
@@ -83,21 +95,28 @@ class Chain(NamedTuple):
             )
         )
 
-    def plus(self, other: "Chain", factor: float = 1.0) -> "Chain":
-        """Layer by layer."""
-        return Chain(tuple(a + factor * b for a, b in zip(self.layers, other.layers, strict=True)))
+    def beyond(self, count: int) -> "Chain":
+        """The chain of all coordinates of the hidden spaces but the first ones."""
+        first, *between, last = self.layers
+        return Chain((first[count:], *(one[count:, count:] for one in between), last[:, count:]))
 
-    def dormant(self, rank: int) -> "Chain":
-        """The part outside the `rank` directions of each hidden space that are in use."""
-        hidden = [_leading(a, b, rank) for a, b in zip(self.layers, self.layers[1:], strict=False)]
-        left = [*hidden, None]
-        right = [None, *hidden]
-        return Chain(
-            tuple(
-                _without(layer, out, into)
-                for layer, out, into in zip(self.layers, left, right, strict=True)
-            )
-        )
+    def with_beyond(self, count: int, other: "Chain") -> "Chain":
+        """The same with other numbers there."""
+        layers = Chain(tuple(layer.copy() for layer in self.layers))
+        for mine, new in zip(layers.beyond(count).layers, other.layers, strict=True):
+            mine[...] = new
+        return layers
+
+    def turned(self, count: int = 0) -> "Chain":
+        """With hidden spaces turned until each coordinate holds one direction, the largest first; the first
+        `count` stay as they are."""
+        spaces = itertools.pairwise(self.beyond(count).layers)
+        turns = [_turn(np.concatenate([a, b.T], axis=1)) for a, b in spaces]
+        layers = [layer.copy() for layer in self.layers]
+        for before, after, turn in zip(layers, layers[1:], turns, strict=False):
+            before[count:] = turn.T @ before[count:]
+            after[:, count:] = after[:, count:] @ turn
+        return Chain(tuple(layers))
 
     @classmethod
     def read(
@@ -112,16 +131,41 @@ class Chain(NamedTuple):
         return cls((first @ covariances.basis, *others))
 
 
-def _leading(layer: Matrix, after: Matrix, rank: int) -> Matrix:
-    """The directions of a hidden space in which the layers before and after it are large."""
-    both = np.concatenate([layer, after.T], axis=1)
-    return np.linalg.svd(both, full_matrices=False)[0][:, :rank]
+def _turn(rows: Matrix) -> Matrix:
+    """Columns along the left singular vectors, the largest first, with small ones right in themselves.
+
+    LAPACK errs by the last digit of the largest; where that is too much, pairs of rows are turned until they
+    are orthogonal (Hestenes, 1958), and rows of any size keep their digits.
+    """
+    turn, root, _ = np.linalg.svd(rows)
+    if len(root) == len(rows) and root[-1] > _GRADED * root[0]:
+        return turn
+    order = np.argsort(-np.linalg.norm(rows, axis=1))
+    rows, turn = rows[order], np.eye(len(rows))[:, order]
+    for _ in range(_SWEEPS):
+        turned = [
+            _turn_pair(rows, turn, i, j) for i, j in itertools.combinations(range(len(rows)), 2)
+        ]
+        if not any(turned):
+            break
+    return turn[:, np.argsort(-np.linalg.norm(rows, axis=1), kind="stable")]
 
 
-def _without(layer: Matrix, out: Matrix | None, into: Matrix | None) -> Matrix:
-    if out is not None:
-        layer = layer - out @ (out.T @ layer)
-    return layer if into is None else layer - (layer @ into) @ into.T
+def _turn_pair(rows: Matrix, turn: Matrix, i: int, j: int) -> bool:
+    """Make two rows orthogonal, in place, and say whether they were not."""
+    a, b, c = (float(rows[k].dot(rows[m])) for k, m in ((i, i), (j, j), (i, j)))
+    if abs(c) <= _ORTHOGONAL * np.sqrt(a) * np.sqrt(b):
+        return False
+    ratio = (b - a) / (2 * c)
+    tangent = np.copysign(1.0, ratio) / (abs(ratio) + np.hypot(1.0, ratio))
+    cosine = 1 / np.hypot(1.0, tangent)
+    sine = cosine * tangent
+    for matrix in (rows, turn.T):
+        matrix[i], matrix[j] = (
+            cosine * matrix[i] - sine * matrix[j],
+            sine * matrix[i] + cosine * matrix[j],
+        )
+    return True
 
 
 def flow_of(covariances: Covariances, like: Chain) -> Callable[[Vector], Vector]:

@@ -25,7 +25,7 @@ from saddlewalk.curves import LossCurve, Stopped, find_jumps
 from saddlewalk.curves.jumps import jump_between
 from saddlewalk.ode.plain import follow
 from saddlewalk.theory.deep.layers import Chain, climb_of, flow_of, gradient_of, losses
-from saddlewalk.theory.deep.sphere import climb_sphere
+from saddlewalk.theory.deep.sphere import Climbed, climb_sphere
 from saddlewalk.theory.linear import Covariances
 
 _FELT = 1e-3
@@ -34,9 +34,13 @@ _REST = 1e-5
 """A transition is over when the velocity has fallen to this part of its largest."""
 _NOTHING = 1e-6
 """Part of the first loss that is as good as none."""
-_ERROR = 1e-8
+_ERROR = 1e-9
+"""Of a step of a transition: more, and the velocity never falls as far where stability limits steps."""
+_ERROR_CLIMBING = 1e-8
 _LARGE = 1e-2
 """Singular values of a map below this part of the largest are no directions in use."""
+_OFTEN = 12.0
+"""Growth, in the exponent, after which hidden spaces are turned anew: small directions lose digits else."""
 
 
 class Jump(NamedTuple):
@@ -73,30 +77,29 @@ def walk(covariances: Covariances, start: Chain, max_time: float = math.inf) -> 
     maps = [np.zeros_like(start.map)[None]]
     landings, rank, stopped = [0], 0, Stopped.LIMIT
     for _ in range(10 + 4 * start.width):
-        dormant, gradient = chain.dormant(rank), gradient_of(covariances, _active(chain, rank))
+        gradient = gradient_of(covariances, _active(chain, rank))
         if rows[-1][-1, 1] - covariances.floor <= _NOTHING * (untrained - covariances.floor):
             stopped = Stopped.LEARNED
             break
         if rank >= chain.width:
             stopped = Stopped.NO_DORMANT
             break
-        if not _felt(covariances, dormant, gradient):
-            lasted, grown, spent = _plateau(covariances, dormant, gradient, rank)
-            evaluations += spent
-            if lasted is None:
-                stopped = Stopped.NO_UTILITY
-                break
-            if time + lasted >= max_time:
-                rows.append(np.array([[max_time, rows[-1][-1, 1], 0.0]]))
-                maps.append(maps[-1][-1:])
-                break
-            chain, time = chain.plus(dormant, -1.0).plus(grown), time + lasted
+        lasted, chain, spent = _plateau(covariances, chain, gradient, rank)
+        evaluations += spent
+        if lasted is None:
+            stopped = Stopped.NO_UTILITY
+            break
+        if time + lasted >= max_time:
+            rows.append(np.array([[max_time, rows[-1][-1, 1], 0.0]]))
+            maps.append(maps[-1][-1:])
+            break
+        time += lasted
         moved = follow(
             flow_of(covariances, chain),
             chain.vector,
             _Rested(flow_of(covariances, chain)),
             rtol=_ERROR,
-            atol=_ERROR * min(1.0, float(np.abs(dormant.vector).mean()) + 1e-12),
+            atol=_ERROR * min(1.0, float(np.abs(chain.beyond(rank).vector).mean()) + 1e-12),
             max_time=max_time - time,
         )
         evaluations += moved.evaluations
@@ -113,24 +116,36 @@ def walk(covariances: Covariances, start: Chain, max_time: float = math.inf) -> 
 
 
 def _plateau(
-    covariances: Covariances, dormant: Chain, gradient: np.ndarray, rank: int
+    covariances: Covariances, chain: Chain, gradient: np.ndarray, rank: int
 ) -> tuple[float | None, Chain, int]:
-    """How long it lasts (`None`: for ever), the dormant part at its end, right-hand sides."""
-    size, depth = float(np.linalg.norm(dormant.vector)), dormant.depth
+    """How long it lasts (`None`: for ever), the chain at its end, right-hand sides."""
+    chain = chain.turned() if rank == 0 else chain.turned().turned(rank)
+    lasted, evaluations = 0.0, 0
+    while not _felt(covariances, chain.beyond(rank), gradient):
+        dormant = chain.beyond(rank)
+        found = _climb(covariances, dormant, gradient)
+        evaluations += found.evaluations
+        if not found.arrived:
+            return None, chain, evaluations
+        size = float(np.linalg.norm(dormant.vector))
+        lasted += found.time(size, dormant.depth)
+        grown = dormant.of(found.direction * size * math.exp(float(found.growth[-1])))
+        chain = chain.with_beyond(rank, grown).turned(rank)
+    return lasted, chain, evaluations
 
-    climb = climb_of(lambda _: gradient, dormant)
 
-    def slope(u: np.ndarray, _: float) -> np.ndarray:
-        return climb(u)
+def _climb(covariances: Covariances, dormant: Chain, gradient: np.ndarray) -> Climbed:
+    """Until it is felt, or small directions are to be set apart from those that have grown."""
+    size, climb = float(np.linalg.norm(dormant.vector)), climb_of(lambda _: gradient, dormant)
 
-    def felt(u: np.ndarray, growth: float) -> bool:
-        return _felt(covariances, dormant.of(u), gradient, size * math.exp(growth))
+    def until(u: np.ndarray, growth: float) -> bool:
+        return growth > _OFTEN or _felt(
+            covariances, dormant.of(u), gradient, size * math.exp(growth)
+        )
 
-    found = climb_sphere(slope, dormant.vector, depth, felt, rtol=_ERROR)
-    if not found.arrived:
-        return None, dormant, found.evaluations
-    grown = dormant.of(found.direction * size * math.exp(float(found.growth[-1])))
-    return found.time(size, depth), grown, found.evaluations
+    return climb_sphere(
+        lambda u, _: climb(u), dormant.vector, dormant.depth, until, rtol=_ERROR_CLIMBING
+    )
 
 
 def _felt(
