@@ -304,7 +304,9 @@ class Walk:
             max_time=self.horizon if runs else math.inf,
         )
         for piece in pieces:
-            self.theta, self.active = phase.parameters(piece.end), np.array(piece.context.active)
+            # copies: what is remembered of a view would keep the whole piece
+            self.theta = np.array(phase.parameters(piece.end))
+            self.active = np.array(piece.context.active)
             self.evaluations += piece.evaluations
             view = piece.saved.view
             if runs:
@@ -386,7 +388,7 @@ class Walk:
             return
         kept = telling(rows[:, 1])
         for k, moved in zip(kept.tolist(), phase.parameters(piece.states[kept]), strict=True):
-            self.record.add_moment(place + k, moved, active[k], output[k])
+            self.record.add_moment(place + k, moved.copy(), active[k].copy(), output[k].copy())
 
     def tolerance(self, plateau: bool, kind: str = "explicit") -> float:
         """Error of a step, in a phase and of a kind."""
