@@ -104,6 +104,7 @@ class Walk:
         self.near, self.last = self.at.near_rest, self.at.last
         self.idle_since = math.inf
         self.tail: Tail | None = None
+        self.sure_until = math.inf
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
         if real_time:
             self._find_awake()
@@ -233,6 +234,8 @@ class Walk:
             rows[:, 0], rows[:, 2] = 0.0, 0.0
         if len(rows):
             self.record.add(rows + np.array([tail.begins, 0.0, 0.0]))
+        if self.real_time and lasted > tail.may_leave:
+            self.sure_until = min(self.sure_until, tail.begins + tail.may_leave)
         grown = min(lasted, tail.leaves)
         if self.real_time and (lasted < tail.lasts or math.isfinite(tail.leaves)):
             felt = tail.relaxation.kept.reshape(self.theta.shape) & self.active[:, None]
