@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import saddlewalk as sw
+from oracles import relu_flow_of_a_pair
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
@@ -21,6 +22,11 @@ def teacher(power):
     x = rng.normal(size=(80, 3))
     y = 2 * (x @ [1.0, 0.0, 0.0]) ** power - (x @ [0.0, 0.8, 0.6]) ** power
     return sw.tasks.from_arrays(x, y)
+
+
+@in_float64
+def start_of(task, units, scale, seed):
+    return np.asarray(Problem(task, units).initialize(scale, seed))
 
 
 TASKS = {
@@ -375,6 +381,38 @@ def test_basis_vectors_too_small_to_be_kept_apart_are_told():
         off = np.abs(np.array(numeric.jump_times) / closed.jump_times - 1).max()
         assert (off < 0.01) == right
         assert next(a for a in numeric.assumptions if a.name.startswith("basis")).holds == right
+
+
+PARTED = "units kept apart"
+
+
+def test_parallel_units_part_however_little_they_differ():
+    """Two units of a ReLU network climb to one direction; when they are felt, 6e-14 is between them, and it
+    decides when the smaller one turns away. Steps jump over the kinks between the two, which costs 2%."""
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2)
+    units, scale = sw.units.Dense(4, "relu"), 1e-16
+    stairs = sw.predict(task, units, scale, 4, method="numeric")
+    assert [stage.units for stage in stairs] == [(0,), (3,), (1, 2)]
+    assert not [a for a in stairs.assumptions if a.name.startswith(PARTED)]
+    middle = 0.5 * (stairs.stages[0].loss + stairs.stages[1].loss)
+    with np.errstate(under="ignore"):
+        time, loss = relu_flow_of_a_pair(
+            np.asarray(task.x), np.asarray(task.y), start_of(task, units, scale, 4), (0, 3), middle
+        )
+    assert stairs.jump_times[1] == pytest.approx(time[-1], rel=0.03)
+    assert stairs.jump_times[0] == pytest.approx(
+        time[loss < 0.5 * (loss[0] + stairs.stages[0].loss)][0], rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-30])
+def test_what_rounding_may_part_is_told(scale):
+    """From 1e-18 on the same two units differ by less than their last digit."""
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2)
+    stairs = sw.predict(task, sw.units.Dense(4, "relu"), scale, 4, method="numeric")
+    told = next(a for a in stairs.assumptions if a.name.startswith(PARTED))
+    assert not told.holds
+    assert stairs.jump_times[0] < told.value < stairs.jump_times[1]
 
 
 def test_a_slow_unit_is_waited_for():

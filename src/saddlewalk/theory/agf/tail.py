@@ -40,8 +40,8 @@ _FLAT = 1e-9
 _LEAVES = 1e-7
 """A negative one that is none, but rounding."""
 _NOISE = 1e-17
-"""Velocity along a direction, relative to what it might be, that is rounding; so near its rest each term is
-small itself."""
+"""Velocity along a direction, relative to what it might be, that is rounding: of two parallel units it is a
+difference of small numbers, each right to its own last digit."""
 _LAST_DIGIT = 1e-15
 """Way from a saddle, as a part of the state, that rounding of the state makes."""
 _SEEN = 12
@@ -127,8 +127,8 @@ class Relaxation:
 
     def may_leave(self, noticeable: float) -> float:
         """Time after which it would be by what rounding makes, along modes in which no more is seen."""
-        away = np.abs(self.velocity) <= -self.rates * _LAST_DIGIT * np.linalg.norm(self._felt)
-        fastest = -self.rates[self._falls & away].min(initial=0.0)
+        hidden = np.abs(self.velocity) <= -self.rates * _LAST_DIGIT * np.linalg.norm(self._felt)
+        fastest = -float(self.rates[self._falls & hidden].min(initial=0.0))
         return math.log(noticeable / _LAST_DIGIT) / fastest if fastest > 0 else math.inf
 
     @property
@@ -231,8 +231,8 @@ def find_tail(
     large = relaxation.kept.reshape(theta.shape)
     still = phase.active[:, None] & ~large & (phase.sign is None)
     landed = np.where(large, phase.parameters(end), np.where(still, theta, moved))
-    hidden = relaxation.may_leave(at.leaving)
-    return Tail(relaxation, time, leaves, hidden, phase.sign, end, float(loss), landed)
+    may = relaxation.may_leave(at.leaving)
+    return Tail(relaxation, time, leaves, may, phase.sign, end, float(loss), landed)
 
 
 def _ratio(small: np.ndarray, large: np.ndarray) -> float:

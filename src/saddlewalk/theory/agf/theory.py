@@ -221,8 +221,8 @@ def _kept_apart(walk: Walk) -> tuple[Assumption, ...]:
         Assumption(
             "units kept apart in float64: time from which a saddle may be left by rounding",
             False,
-            float(walk.sure_until),
-            "never; from then on jumps may come earlier or later, and in another order, than from exact numbers",
+            walk.sure_until,
+            "never; from then on jumps may come at other times and in another order than with exact numbers",
         ),
     )
 
