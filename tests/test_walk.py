@@ -449,3 +449,39 @@ def test_what_is_left_of_a_training_is_predicted_from_its_middle(name, scale):
         errors.append(np.abs(stairs.jump_times / left - 1))
     assert max(error.max() for error in errors) < 1e-2
     assert np.median(np.concatenate(errors)) < 2e-4
+
+
+def test_active_units_that_drift_slowly_are_followed():
+    """Four tanh units, all in use, are halfway along a plateau of 95,000, on which they change by 1e-5 of
+    themselves in a unit of time; then the loss falls by 7%. From there on against SciPy's Radau steps."""
+    task, units = (
+        sw.tasks.hidden_directions(samples=60, dim=4, outputs=2),
+        sw.units.Dense(4, "tanh"),
+    )
+    path = sw.train(task, units, 1e-4, 3, times=[47_636.0], max_time=47_637.0)
+    theta, x, y = np.asarray(path.parameters[-1]), np.asarray(task.x), np.asarray(task.y)
+
+    def look(state):
+        w, a = np.split(state.reshape(theta.shape), [4], axis=1)
+        answers = np.tanh(x @ w.T)
+        return a, answers, (y - answers @ a) / len(x)
+
+    def velocity(_, state):
+        a, answers, r = look(state)
+        return np.concatenate([(r @ a.T * (1 - answers**2)).T @ x, answers.T @ r], axis=1).ravel()
+
+    def loss(state):
+        return 0.5 * len(x) * np.sum(look(state)[-1] ** 2)
+
+    stairs = sw.predict(task, units, 1e-4, start=theta, method="numeric")
+    middle = 0.5 * (loss(theta) + stairs.stages[0].loss)
+
+    def falls(_, state):
+        return loss(state) - middle
+
+    falls.terminal = True
+    exact = solve_ivp(
+        velocity, (0.0, 1e6), theta.ravel(), method="Radau", events=falls, rtol=1e-8, atol=1e-10
+    )
+    assert stairs.jump_times[0] == pytest.approx(exact.t[-1], rel=1e-4)
+    assert stairs.stages[0].loss < 0.95 * loss(theta)
