@@ -1,7 +1,7 @@
 """Independent ways to the same numbers: other formulations, other libraries, no package code."""
 
 import numpy as np
-from scipy.integrate import solve_ivp
+from scipy.integrate import LSODA, solve_ivp
 from scipy.optimize import lsq_linear
 
 
@@ -74,3 +74,57 @@ def mirror_flow(x, y, alpha, times, rtol=1e-12):
     )
     assert solution.success
     return np.array([0.5 * np.mean((x @ beta(s) - y) ** 2) for s in solution.y.T])
+
+
+def relu_flow_of_a_pair(x, y, theta, pair, until, *, rounding=1e-3, rtol=1e-8):
+    """Time and loss of a ReLU network two of whose units may be parallel to any digit.
+
+    In direction v and logarithm s of the norm nothing knows the scale. The second unit of the pair is
+    v_i + exp(rho) e, and all differences between the two are taken before rounding. Kinks are rounded over a
+    part of each unit's norm, so that what slides along them is stiff, and no step jumps over one.
+    """
+    (n, d), (m, size), (i, j) = x.shape, theta.shape, pair
+    norm = np.linalg.norm(theta, axis=1)
+    first = theta / norm[:, None]
+    apart = first[j] - first[i]
+    first[j] = apart / np.linalg.norm(apart)
+    start = np.concatenate([first.ravel(), np.log(norm), [np.log(np.linalg.norm(apart))]])
+
+    def look(state):
+        v = state[: m * size].reshape(m, size).copy()
+        e = v[j].copy()
+        v[j] = v[i] + np.exp(state[-1]) * e
+        z = v[:, :d] @ x.T
+        size_2 = np.exp(2 * state[m * size : -1])[:, None]
+        return v, e, z, (y - (np.maximum(z, 0.0) * size_2).T @ v[:, d:]) / n
+
+    def velocity(_, state):
+        v, e, z, r = look(state)
+        h, root, push, square = (
+            np.maximum(z, 0.0),
+            np.hypot(z, rounding),
+            v[:, d:] @ r.T,
+            np.sum(v**2, 1),
+        )
+        slope = 0.5 * (1 + z / root)
+        climb = np.concatenate([(slope * push) @ x, h @ r], axis=1)
+        growth = np.sum(climb * v, axis=1)
+        turn = climb - growth[:, None] * v + (1 - square)[:, None] * v
+        dz = x @ e[:d]  # differences, all over exp(rho)
+        dslope = (
+            0.5 * dz * (root[i] - z[i] * (z[j] + z[i]) / (root[i] + root[j])) / (root[i] * root[j])
+        )
+        both = np.where(z[i] > 0, dz, 0.0)
+        dh = np.where((z[i] > 0) == (z[j] > 0), both, (h[j] - h[i]) * np.exp(-state[-1]))
+        dclimb = np.concatenate([(dslope * push[j] + slope[i] * (r @ e[d:])) @ x, dh @ r])
+        change = dclimb - (dclimb @ v[j] + climb[i] @ e) * v[j] - growth[i] * e
+        change += (1 - square[i]) * e - (e @ (v[j] + v[i])) * v[j]
+        opening = e @ change / (e @ e)
+        turn[j] = change - opening * e + (1 - e @ e) * e
+        return np.concatenate([turn.ravel(), growth, [opening]])
+
+    solver, curve = LSODA(velocity, 0.0, start, np.inf, rtol=rtol, atol=1e-2 * rtol), []
+    while not curve or curve[-1][1] > until:
+        solver.step()
+        curve.append((solver.t, 0.5 * n * np.sum(look(solver.y)[-1] ** 2)))
+    return np.transpose(curve)

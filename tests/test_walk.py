@@ -5,6 +5,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import saddlewalk as sw
+from oracles import relu_flow_of_a_pair
 from saddlewalk.precision import in_float64
 from saddlewalk.problem import Problem, compiled
 from saddlewalk.programs import compiled as compiled_program
@@ -21,6 +22,11 @@ def teacher(power):
     x = rng.normal(size=(80, 3))
     y = 2 * (x @ [1.0, 0.0, 0.0]) ** power - (x @ [0.0, 0.8, 0.6]) ** power
     return sw.tasks.from_arrays(x, y)
+
+
+@in_float64
+def start_of(task, units, scale, seed):
+    return np.asarray(Problem(task, units).initialize(scale, seed))
 
 
 TASKS = {
@@ -377,6 +383,38 @@ def test_basis_vectors_too_small_to_be_kept_apart_are_told():
         assert next(a for a in numeric.assumptions if a.name.startswith("basis")).holds == right
 
 
+PARTED = "units kept apart"
+
+
+def test_parallel_units_part_however_little_they_differ():
+    """Two units of a ReLU network climb to one direction; when they are felt, 6e-14 is between them, and it
+    decides when the smaller one turns away. Steps jump over the kinks between the two, which costs 2%."""
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2)
+    units, scale = sw.units.Dense(4, "relu"), 1e-16
+    stairs = sw.predict(task, units, scale, 4, method="numeric")
+    assert [stage.units for stage in stairs] == [(0,), (3,), (1, 2)]
+    assert not [a for a in stairs.assumptions if a.name.startswith(PARTED)]
+    middle = 0.5 * (stairs.stages[0].loss + stairs.stages[1].loss)
+    with np.errstate(under="ignore"):
+        time, loss = relu_flow_of_a_pair(
+            np.asarray(task.x), np.asarray(task.y), start_of(task, units, scale, 4), (0, 3), middle
+        )
+    assert stairs.jump_times[1] == pytest.approx(time[-1], rel=0.03)
+    assert stairs.jump_times[0] == pytest.approx(
+        time[loss < 0.5 * (loss[0] + stairs.stages[0].loss)][0], rel=1e-3
+    )
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e-30])
+def test_what_rounding_may_part_is_told(scale):
+    """From 1e-18 on the same two units differ by less than their last digit."""
+    task = sw.tasks.hidden_directions(samples=60, dim=4, outputs=2)
+    stairs = sw.predict(task, sw.units.Dense(4, "relu"), scale, 4, method="numeric")
+    told = next(a for a in stairs.assumptions if a.name.startswith(PARTED))
+    assert not told.holds
+    assert stairs.jump_times[0] < told.value < stairs.jump_times[1]
+
+
 def test_a_slow_unit_is_waited_for():
     """Its drive is less than a ten-thousandth of the first ones', and it takes a thousand times as long."""
     run = sw.Run.of("two-layer")
@@ -411,3 +449,39 @@ def test_what_is_left_of_a_training_is_predicted_from_its_middle(name, scale):
         errors.append(np.abs(stairs.jump_times / left - 1))
     assert max(error.max() for error in errors) < 1e-2
     assert np.median(np.concatenate(errors)) < 2e-4
+
+
+def test_active_units_that_drift_slowly_are_followed():
+    """Four tanh units, all in use, are halfway along a plateau of 95,000, on which they change by 1e-5 of
+    themselves in a unit of time; then the loss falls by 7%. From there on against SciPy's Radau steps."""
+    task, units = (
+        sw.tasks.hidden_directions(samples=60, dim=4, outputs=2),
+        sw.units.Dense(4, "tanh"),
+    )
+    path = sw.train(task, units, 1e-4, 3, times=[47_636.0], max_time=47_637.0)
+    theta, x, y = np.asarray(path.parameters[-1]), np.asarray(task.x), np.asarray(task.y)
+
+    def look(state):
+        w, a = np.split(state.reshape(theta.shape), [4], axis=1)
+        answers = np.tanh(x @ w.T)
+        return a, answers, (y - answers @ a) / len(x)
+
+    def velocity(_, state):
+        a, answers, r = look(state)
+        return np.concatenate([(r @ a.T * (1 - answers**2)).T @ x, answers.T @ r], axis=1).ravel()
+
+    def loss(state):
+        return 0.5 * len(x) * np.sum(look(state)[-1] ** 2)
+
+    stairs = sw.predict(task, units, 1e-4, start=theta, method="numeric")
+    middle = 0.5 * (loss(theta) + stairs.stages[0].loss)
+
+    def falls(_, state):
+        return loss(state) - middle
+
+    falls.terminal = True
+    exact = solve_ivp(
+        velocity, (0.0, 1e6), theta.ravel(), method="Radau", events=falls, rtol=1e-8, atol=1e-10
+    )
+    assert stairs.jump_times[0] == pytest.approx(exact.t[-1], rel=1e-4)
+    assert stairs.stages[0].loss < 0.95 * loss(theta)

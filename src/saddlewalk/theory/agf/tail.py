@@ -17,6 +17,7 @@ is left, and if what is lost by taking everything at once (the product of what d
 they grow meanwhile, or with what the Newton step is off) is less than they may err.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -38,8 +39,11 @@ _FLAT = 1e-9
 """Relaxation, as a part of the fastest, that is none."""
 _LEAVES = 1e-7
 """A negative one that is none, but rounding."""
-_NOISE = 1e-13
-"""Velocity along a direction, relative to what it might be, that is rounding."""
+_NOISE = 1e-17
+"""Velocity along a direction, relative to what it might be, that is rounding: of two parallel units it is a
+difference of small numbers, each right to its own last digit."""
+_LAST_DIGIT = 1e-15
+"""Way from a saddle, as a part of the state, that rounding of the state makes."""
 _SEEN = 12
 """Points of the loss curve along a tail."""
 
@@ -80,12 +84,15 @@ class Relaxation:
         return self.rates > max(_FLAT * np.abs(self.rates).max(initial=0.0), self.slow)
 
     @cached_property
+    def _falls(self) -> np.ndarray:
+        """Modes along which the loss falls."""
+        return self.rates < -max(_LEAVES * np.abs(self.rates).max(initial=0.0), self.slow)
+
+    @cached_property
     def grows(self) -> np.ndarray:
         """Modes along which the flow leaves a saddle, more than rounding does."""
-        fastest = np.abs(self.rates).max(initial=0.0)
-        noise = _NOISE * fastest * np.linalg.norm(self._felt)
-        least = max(_LEAVES * fastest, self.slow)
-        return (self.rates < -least) & (np.abs(self.velocity) > noise)
+        noise = _NOISE * np.abs(self.rates).max(initial=0.0) * np.linalg.norm(self._felt)
+        return self._falls & (np.abs(self.velocity) > noise)
 
     def along(self, amplitudes: Float[np.ndarray, " modes"]) -> State:
         """A change of the state out of those of its modes."""
@@ -118,6 +125,12 @@ class Relaxation:
         times = np.log(np.maximum(size / away, 1.0)) / rate
         return float(times.min(initial=np.inf))
 
+    def may_leave(self, noticeable: float) -> float:
+        """Time after which it would be by what rounding makes, along modes in which no more is seen."""
+        hidden = np.abs(self.velocity) <= -self.rates * _LAST_DIGIT * np.linalg.norm(self._felt)
+        fastest = -float(self.rates[self._falls & hidden].min(initial=0.0))
+        return math.log(noticeable / _LAST_DIGIT) / fastest if fastest > 0 else math.inf
+
     @property
     def _felt(self) -> np.ndarray:
         """The state, in its metric; a change of 1 in a logarithm is one of all of it."""
@@ -138,6 +151,8 @@ class Tail:
     """The time of the clock."""
     leaves: float
     """Time after which its units leave a saddle, if they rest at one."""
+    may_leave: float
+    """Time after which they might, by what is below rounding."""
     signs: State | None
     """Of the parameters, where the state is their logarithms."""
     end: State
@@ -216,7 +231,8 @@ def find_tail(
     large = relaxation.kept.reshape(theta.shape)
     still = phase.active[:, None] & ~large & (phase.sign is None)
     landed = np.where(large, phase.parameters(end), np.where(still, theta, moved))
-    return Tail(relaxation, time, leaves, phase.sign, end, float(loss), landed)
+    may = relaxation.may_leave(at.leaving)
+    return Tail(relaxation, time, leaves, may, phase.sign, end, float(loss), landed)
 
 
 def _ratio(small: np.ndarray, large: np.ndarray) -> float:

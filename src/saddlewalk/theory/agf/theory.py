@@ -133,6 +133,7 @@ class AlternatingGradientFlows(AbstractTheory[AbstractTask, AbstractUnits]):
                 _separate(walk, landings),
                 complete(walk, stopped),
                 *_carried(walk, start.norm),
+                *_kept_apart(walk),
                 *(() if walk.separation is None else told_apart(walk.problem, walk.outputs)),
             ),
             curve=(curve.time, curve.loss),
@@ -207,6 +208,21 @@ def _carried(walk: Walk, norm: float) -> tuple[Assumption, ...]:
             norm,
             f"above {least:g}; below it late modes may come too early, by a part that is not known (the "
             "method `closed` has no such limit)",
+        ),
+    )
+
+
+def _kept_apart(walk: Walk) -> tuple[Assumption, ...]:
+    """Units that woke together are parallel, the more so the smaller the start; what parts them later has to
+    be more than the last digit."""
+    if walk.sure_until == math.inf:
+        return ()
+    return (
+        Assumption(
+            "units kept apart in float64: time from which a saddle may be left by rounding",
+            False,
+            walk.sure_until,
+            "never; from then on jumps may come at other times and in another order than with exact numbers",
         ),
     )
 

@@ -33,7 +33,7 @@ def pass_transition(walk: "Walk") -> Stopped | None:
     ----------
     walk : where it is, and the curve behind it.
     """
-    taken, spent, passed = 0, walk.evaluations, 0.0
+    taken, spent, passed = 0, walk.evaluations, walk.age if walk.time == 0 else 0.0
     kind, patience = _kinds(walk)
     walk.begin_phase()
     walk.near, walk.idle_since = walk.at.near_rest, math.inf
@@ -117,12 +117,13 @@ def _goes_on(walk: "Walk", margins: Margins) -> bool:
     """
     if not walk.real_time:
         return False
-    walk.idle_since = min(walk.idle_since, walk.time)
+    time = walk.age + walk.time
+    walk.idle_since = min(walk.idle_since, time)
     change = math.sqrt(walk.at.convergence)
     drive = np.asarray(margins.view.drive)[walk.active]
     size = norms(walk.theta[walk.active])[:, 0]
     growth = drive * size ** (walk.problem.pace_degree - 2)
-    return bool((growth * walk.time > change).any()) and change * walk.time < walk.idle_since
+    return bool((growth * time > change).any()) and change * time < walk.idle_since
 
 
 def _close_tail(walk: "Walk") -> bool:
@@ -152,6 +153,9 @@ def _kinds(walk: "Walk") -> tuple[str, int]:
     """Steps that suit a transition, and how many of them are tried before stiff ones."""
     if not walk.problem.smooth or walk.problem.adaptive:
         return "explicit", walk.at.most_steps  # the others want a symmetric Jacobian
+    if walk.begun and walk.time == 0:
+        # where training has begun, explicit steps would shake what is at rest more than the rest moves
+        return _stiff(walk), walk.at.most_steps
     above = walk.problem.pace_degree > 2
     return "explicit", walk.at.stiff_after_above_2 if above else walk.at.stiff_after
 

@@ -90,7 +90,7 @@ class Walk:
         self.aligned, self.max_time = aligned, max_time
         self.bar: Progress | None = None
         self.woke_as = self.theta
-        self.began = self.lasted = 0.0
+        self.age = self.began = self.lasted = 0.0
         self.evaluations = 0
         self.sign = signs(problem, self.theta)
         self.ask = Bound(problem)
@@ -104,6 +104,7 @@ class Walk:
         self.near, self.last = self.at.near_rest, self.at.last
         self.idle_since = math.inf
         self.tail: Tail | None = None
+        self.sure_until = math.inf
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
         if real_time:
             self._find_awake()
@@ -127,6 +128,14 @@ class Walk:
         self.active = (waking <= 0) | (length > self._wakes_at * target)
         if self.active.any():
             self.settled = self.active & ~self.margins_in_transition().rising
+            self.age = self._least_age()
+
+    def _least_age(self) -> float:
+        """How long the training before must have taken: with a gradient flow's loss falls the square of its
+        velocity, so that it cannot have come as far sooner."""
+        gained = self.untrained - float(self.ask(compiled.loss, self.theta))
+        way = float(np.sum(self.theta**2 / np.asarray(self.problem.rates)))
+        return way / gained if gained > 0 else 0.0
 
     def run(self) -> Stopped:
         """Alternate until nothing is left to learn; the reason is returned."""
@@ -233,6 +242,8 @@ class Walk:
             rows[:, 0], rows[:, 2] = 0.0, 0.0
         if len(rows):
             self.record.add(rows + np.array([tail.begins, 0.0, 0.0]))
+        if self.real_time and lasted > tail.may_leave:
+            self.sure_until = min(self.sure_until, tail.begins + tail.may_leave)
         grown = min(lasted, tail.leaves)
         if self.real_time and (lasted < tail.lasts or math.isfinite(tail.leaves)):
             felt = tail.relaxation.kept.reshape(self.theta.shape) & self.active[:, None]
