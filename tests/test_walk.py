@@ -485,3 +485,23 @@ def test_active_units_that_drift_slowly_are_followed():
     )
     assert stairs.jump_times[0] == pytest.approx(exact.t[-1], rel=1e-4)
     assert stairs.stages[0].loss < 0.95 * loss(theta)
+
+
+def test_a_remembered_network_does_not_keep_the_piece_it_was_seen_in():
+    """A view of one row would hold all rows of its piece: gigabytes, where networks are large."""
+    task, units = TASKS["attention"]
+    with sw.float64():
+        problem = Problem(task, units)
+        walk = Walk(
+            problem,
+            start_of(task, units, 1e-3, 0),
+            real_time=True,
+            thresholds=Thresholds(remembered=0),
+        )
+        walk.run()
+    moments = walk.record.moments
+    assert len(moments) > 20
+    for moment in moments:
+        for array in (moment.theta, moment.active, moment.output):
+            held = array if array.base is None else array.base
+            assert held.nbytes == array.nbytes
