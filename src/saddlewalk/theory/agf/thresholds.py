@@ -118,10 +118,12 @@ class Thresholds:
     """The same for stabilized steps, of order 2: they take half as many as at 1e-6."""
     stiff_after: int = 512
     """Explicit steps after which a smooth transition counts as stiff."""
-    stiff_after_above_2: int = 128
+    stiff_after_above_2: int = 64
     """The same for degrees above 2, in which active units are stiff beside those that crawl."""
     dense: int = 150
     """Parameters up to which stiff steps take a dense Jacobian."""
+    most_dense: int = 1000
+    """The same where a stabilized step takes more right-hand sides than a Jacobian has columns."""
     first_steps: int = 32
     """Steps on a plateau before a leap in closed form is tried again; then twice as many."""
     leap_error: float = 1e-7

@@ -66,9 +66,12 @@ def pass_transition(walk: "Walk") -> Stopped | None:
                 if _settle(walk):
                     return None
                 spent = walk.evaluations
+            if _wants_a_jacobian(walk, kind, piece):
+                kind = "implicit"
+                break
         if taken == before:  # not one step was good
             return Stopped.STALLED
-        if taken >= patience:
+        if taken >= patience and kind == "explicit":
             kind, patience = _stiff(walk), walk.at.most_steps
     return Stopped.LIMIT
 
@@ -163,6 +166,12 @@ def _kinds(walk: "Walk") -> tuple[str, int]:
 def _stiff(walk: "Walk") -> str:
     """Steps for what is stiff: with a dense Jacobian where that is small."""
     return "implicit" if walk.theta.size <= walk.at.dense else "stabilized"
+
+
+def _wants_a_jacobian(walk: "Walk", kind: str, piece: ode.Piece) -> bool:
+    """Whether stabilized steps have become so long that each takes more than a Jacobian would."""
+    size = walk.theta.size
+    return kind == "stabilized" and size <= walk.at.most_dense and piece.evaluations > size * piece.steps
 
 
 def _settled(walk: "Walk", piece: ode.Piece, passed: float, spent: int) -> bool:
