@@ -120,8 +120,9 @@ several that flow together), `of all` that of all stages, `expected` what the cl
 | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |
 """
 FOOT = """
-{met} of {many} rows cost at most {mark:g} of the training. Times of attention, modular addition and groups are
-lower bounds from the start, no predictions: what they miss is how long units take to align. Above the mark:
+{met} of {many} rows cost at most {mark:g} of the training. Times of attention, modular addition and groups
+are lower bounds from the start, no predictions: what they miss is how long units take to align. Above the
+mark:
 
 - Small networks. To make the problem, to draw the start and to list the stages takes one to two milliseconds
   (all that the closed form of attention costs), and a closed form goes step by step in NumPy, some fifty
