@@ -54,6 +54,7 @@ bench: $(VENV)/.test     ## measure speed as ratios; results in benchmarks/
 	$(BIN)/python benchmarks/diagonal.py
 	$(BIN)/python benchmarks/flow.py
 	$(BIN)/python benchmarks/predict.py
+	$(BIN)/python benchmarks/closed.py
 	$(BIN)/python benchmarks/sizes.py
 	$(BIN)/python benchmarks/first_answer.py
 	$(BIN)/python benchmarks/explorer.py

@@ -263,6 +263,30 @@ def test_lengths_beside_the_active_columns_are_kept_up():
     np.testing.assert_allclose(after.lengths[dormant], np.sum(left**2, axis=0)[dormant], rtol=1e-9)
 
 
+@pytest.mark.parametrize("count", [5, 9])
+def test_columns_that_fall_asleep_leave_what_a_new_basis_has(count):
+    """Of nine columns of length nine, too: there the basis is square."""
+    design = np.random.default_rng(0).normal(size=(9, 12))
+    columns = finite_scale.Columns.of(design, np.arange(count)[::-1])
+    kept, anew = columns.without(np.array([0, 2])), columns.units[[1, *range(3, count)]]
+    np.testing.assert_array_equal(kept.units, anew)
+    np.testing.assert_allclose(kept.basis @ kept.triangle, design[:, anew], atol=1e-12)
+    np.testing.assert_allclose(kept.basis.T @ kept.basis, np.eye(count - 2), atol=1e-12)
+    free = columns.beside(np.array([0, 2]))
+    np.testing.assert_allclose(free.T @ design[:, anew], 0, atol=1e-12)
+    np.testing.assert_allclose(free.T @ free, np.eye(2), atol=1e-12)
+
+
+def test_a_coefficient_that_ends_at_zero_falls_asleep():
+    """Whether rounding leaves 1e-16 of it, or -1e-16: gradient flow says so, too."""
+    task = sw.tasks.sparse_regression(seed=4, samples=30, dim=60, sparsity=5)
+    stairs = sw.predict(task, sw.units.DeepDiagonal(3), 1e-3, method="closed")
+    path = sw.train(task, sw.units.DeepDiagonal(3), 1e-3)
+    assert (stairs.stages[-1].units, stairs.stages[-1].dormant) == ((12,), (34,))
+    assert (path.stages[-1].units, path.stages[-1].dormant) == ((12,), (34,))
+    assert stairs.jump_times[-1] == pytest.approx(path.stages[-1].time, rel=1e-4)
+
+
 def test_steps_that_cannot_be_told_apart_are_parts_of_one_stage():
     """Orthogonal coefficients that differ by 2% and by a factor 4: the time of both is that of their sum."""
     x = np.eye(3)

@@ -96,7 +96,7 @@ class LossCurve:
         k = int(below[0])
         if k == 0 or self.loss[k - 1] <= level:
             return float(self.time[k])
-        part = _falls_to(self._between(k - 1), level)
+        part = falls_to(self._between(k - 1), level)
         return float(self.time[k - 1] + part * (self.time[k] - self.time[k - 1]))
 
     def _between(self, k: int) -> Callable[[float], float]:
@@ -148,8 +148,14 @@ def _chords(time: Curve, loss: Curve, grain: float, part: float) -> Curve:
     return (loss[b] - loss[a]) / np.where(lasted > 0, lasted, 1.0)
 
 
-def _falls_to(function: Callable[[float], float], level: float) -> float:
-    """Where a function falls to a level between 0 and 1: the Illinois method."""
+def falls_to(function: Callable[[float], float], level: float) -> float:
+    """Where a function falls to a level between 0 and 1: the Illinois method.
+
+    Parameters
+    ----------
+    function : above the level at 0, and below it at 1.
+    level : the level.
+    """
     low, high, above, below = 0.0, 1.0, function(0.0) - level, function(1.0) - level
     for _ in range(60):
         if below == 0 or high - low <= 1e-14 or above <= 0:

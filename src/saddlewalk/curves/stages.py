@@ -72,6 +72,8 @@ class Stage:
         ----------
         names : of all inputs; empty if they have no names.
         """
+        if not names:
+            return self
         parts = tuple(part.named(names) for part in self.parts)
         return replace(self, feature=with_names(self.feature, names), parts=parts)
 

@@ -1,5 +1,6 @@
 """How much memory a network needs at least: what cannot fit is refused before anything is allocated."""
 
+import functools
 import os
 from pathlib import Path
 
@@ -34,7 +35,12 @@ def memory_of_this_machine() -> float:
     there = [float("inf")]
     if hasattr(os, "sysconf"):
         there.append(float(os.sysconf("SC_PHYS_PAGES")) * os.sysconf("SC_PAGE_SIZE"))
-    for file in map(Path, _LIMITS):
-        if file.is_file() and (limit := file.read_text().strip()).isdigit():
-            there.append(float(limit))
-    return min(there)
+    return min(*there, *map(_limit, _LIMITS))
+
+
+@functools.cache
+def _limit(file: str | Path) -> float:
+    """Bytes that a file allows, read once: it says the same all along."""
+    path = Path(file)
+    limit = path.read_text().strip() if path.is_file() else ""
+    return float(limit) if limit.isdigit() else float("inf")

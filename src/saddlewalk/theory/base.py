@@ -49,11 +49,13 @@ class Start:
         """The norm of each unit."""
         return norms(np.asarray(self.theta))[:, 0]
 
-    @property
+    @cached_property
     def norm(self) -> float:
         """Root mean square of the norms: the size of a unit; of the small ones where training has begun."""
+        if self.given is None:
+            return mean_norm(self.theta)
         small = np.asarray(self.theta)[self.norms < 1]
-        return mean_norm(small) if len(small) and self.given is not None else mean_norm(self.theta)
+        return mean_norm(small if len(small) else self.theta)
 
     def check_dormant(self) -> None:
         """Units of norm 1 and more are not dormant: there is nothing to predict."""

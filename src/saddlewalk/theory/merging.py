@@ -16,11 +16,13 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
 from saddlewalk.curves import LossCurve, Stage
+from saddlewalk.curves.curve import falls_to
 from saddlewalk.curves.jumps import remaining_rate
 from saddlewalk.curves.peaks import prominent_peaks
 
@@ -32,7 +34,8 @@ _AROUND = np.linspace(-12.0, 12.0, 25)
 """Where the curve is looked at around each step, in e-folds."""
 _FAR = 300.0
 """E-folds beyond which a step has not begun, or is over."""
-_BISECTIONS = 50
+_AT_ONCE = 200_000
+"""Numbers held at once."""
 
 Parts = Float[np.ndarray, " part"]
 Moments = Float[np.ndarray, " time"]
@@ -89,13 +92,17 @@ def rests(times: Parts, rates: Parts, drops: Parts) -> list[float]:
     drops : how much of the loss each takes.
     """
     grid = np.unique(np.maximum(times[:, None] + _AROUND / rates[:, None], 0.0))
-    left, fall = np.zeros_like(grid), np.zeros_like(grid)
-    for time, rate, drop in zip(times, rates, drops, strict=True):
-        away = 1 - _rise(rate * (grid - time))
-        left += drop * away**2
-        fall += 2 * drop * rate * away**2 * (1 - away)
-    rho = np.log10(fall / np.maximum(left, np.finfo(float).tiny) + np.finfo(float).tiny)
-    return _between_peaks(grid, rho)
+    blocks = np.array_split(grid, 1 + len(grid) * len(times) // _AT_ONCE)
+    rho = np.concatenate([_remaining_rate(block, times, rates, drops) for block in blocks])
+    return _between_peaks(grid, np.log10(rho + np.finfo(float).tiny))
+
+
+def _remaining_rate(now: Moments, times: Parts, rates: Parts, drops: Parts) -> Moments:
+    """rho of the sum of steps."""
+    away = _missing(rates[:, None] * (now - times[:, None]))
+    square = away**2
+    fall = (2 * drops * rates) @ (square * (1 - away))
+    return fall / np.maximum(drops @ square, np.finfo(float).tiny)
 
 
 def _between_peaks(time: Moments, rho: Moments) -> list[float]:
@@ -115,9 +122,9 @@ def _levels(stages: Sequence[Stage], initial: float) -> Parts:
     return np.array([initial, *(stage.loss for stage in stages)])
 
 
-def _rise(efolds: Moments) -> Moments:
-    """Part of its rest that a unit has reached, so many e-folds after the loss passed its middle."""
-    return 1 / (1 + np.exp(np.clip(HALF_WAY - efolds, -_FAR, _FAR)))
+def _missing(efolds: Any) -> Any:
+    """Part of its rest that a unit has yet to reach, so many e-folds after the loss passed its middle."""
+    return 1 / (1 + np.exp(np.minimum(efolds - HALF_WAY, _FAR)))
 
 
 def _joined_between(
@@ -147,12 +154,14 @@ def _joined(parts: tuple[Stage, ...], drops: Parts, time: float) -> Stage:
 
 
 def _half_time(times: Parts, rates: Parts, drops: Parts) -> float:
-    """When half of the drops together has been lost, by bisection: it lies between the first and the last."""
-    low, high = float(times[0]), float(times[-1])
-    for _ in range(_BISECTIONS):
-        now = 0.5 * (low + high)
-        if np.sum(drops * (1 - _rise(rates * (now - times))) ** 2) > 0.5 * np.sum(drops):
-            low = now
-        else:
-            high = now
-    return 0.5 * (low + high)
+    """When half of the drops together has been lost: between the middles of two steps."""
+    half = 0.5 * float(drops.sum())
+
+    def left(now: Any) -> Any:
+        return _missing(rates * (now - times)) ** 2 @ drops
+
+    after = int(np.argmax(left(times[:, None]) <= half))
+    if after == 0:
+        return float(times[0])
+    first, wait = float(times[after - 1]), float(times[after] - times[after - 1])
+    return first + wait * falls_to(lambda share: float(left(first + share * wait)), half)

@@ -139,13 +139,12 @@ class Alternation(AbstractMotion):
 
     def push(self, theta: Parameters) -> Parameters:
         """Everybody climbs against the residual of the active units, if they may move."""
-        residual = jax.lax.cond(
+        return jax.lax.cond(
             self.rules.active_move,
-            lambda th: self.present_residual(th),
-            lambda th: self.residual,
+            lambda th: self.push_against(self.present_residual(th), th),
+            lambda th: self.push_against(self.residual, th),
             theta,
         )
-        return self.push_against(residual, theta)
 
     def push_against(self, residual: Float[Array, "..."], theta: Parameters) -> Parameters:
         """The same where the residual is known."""

@@ -18,9 +18,12 @@ depth 2.
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
 
-_HALVINGS = 200
+_MOST = 60
+"""Steps of Newton's method, or halvings."""
+_REST = 34.0
+"""log(y / (1 - y)) beyond which 1 - y is rounding."""
+_EXACT = 4 * float(np.finfo(float).eps)
 
 
 def clock(y: Any, depth: int) -> Any:
@@ -66,12 +69,11 @@ def time_to(start: Any, end: Any, sigma: Any, variance: Any, depth: int) -> Any:
     return unit_of_time(sigma, variance, depth) * (clock(last, depth) - clock(first, depth))
 
 
-def strength_at(
-    time: Float[np.ndarray, " moments"], start: float, sigma: float, variance: float, depth: int
-) -> Float[np.ndarray, " moments"]:
-    """Strength of a mode at some moments: the formula read backwards, by bisection.
+def strength_at(time: Any, start: Any, sigma: Any, variance: Any, depth: int) -> Any:
+    """Strength of a mode at some moments: the formula read backwards.
 
-    What is bisected is log(y / (1 - y)): nothing is lost near 0, nor near the rest.
+    By Newton's method on log(y / (1 - y)), so that nothing is lost near 0, nor near the rest; where a step
+    leaves the interval in which the answer is known to lie, the interval is halved.
 
     Parameters
     ----------
@@ -83,13 +85,28 @@ def strength_at(
     """
     first = (start * variance / sigma) ** (1.0 / depth)
     goal = clock(first, depth) + np.asarray(time) / unit_of_time(sigma, variance, depth)
-    low = np.full(np.shape(time), np.log(first) - np.log1p(-first))
-    high = np.full(np.shape(time), 34.0)  # beyond it 1 - y is rounding
-    for _ in range(_HALVINGS):
-        middle = 0.5 * (low + high)
-        late = clock(_part(middle), depth) > goal
-        low, high = np.where(late, low, middle), np.where(late, middle, high)
-    return sigma / variance * _part(0.5 * (low + high)) ** depth
+    goal = np.minimum(goal, clock(_part(_REST), depth))
+    low = np.zeros_like(goal) + np.log(first) - np.log1p(-first)
+    high = np.full_like(goal, _REST)
+    logit = np.clip(_logarithm_while_small(goal, depth), low, high)
+    for _ in range(_MOST):
+        y = _part(logit)
+        late = clock(y, depth) - goal
+        low, high = np.where(late > 0, low, logit), np.where(late > 0, logit, high)
+        # d logit / dt = y^(L - 2) (1 - y^L) / (1 - y)
+        new = logit - late * y ** (depth - 2) * sum(y**k for k in range(depth))
+        new = np.where((new >= low) & (new <= high), new, 0.5 * (low + high))
+        moved, logit = np.abs(new - logit) * _part(-logit), new  # of log y
+        if (moved <= _EXACT * np.maximum(np.abs(logit), 1.0)).all():
+            break
+    return sigma / variance * _part(logit) ** depth
+
+
+def _logarithm_while_small(clock: Any, depth: int) -> Any:
+    """log y by the first term of the bracket alone; at most 0."""
+    if depth == 2:
+        return np.minimum(clock, 0.0)
+    return -np.log(np.maximum((2 - depth) * clock, 1.0)) / (depth - 2)
 
 
 def _part(logit: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
@@ -119,21 +120,18 @@ class DeepLinearTheory(AbstractTheory[Moments, Deep]):
         latest = max(middle.values(), default=0.0)
         grid = np.unique(np.concatenate([[0.0], *(middle[k] + _AROUND / sigma[k] for k in middle)]))
         grid = grid[(grid >= 0) & (grid <= min(self.start.max_time, latest + 60 / sigma.min()))]
-        loss = np.full(len(grid), covariances.floor + 0.5 * float(explained.sum()))
-        rate, share = np.zeros(len(grid)), {}
-        for k in middle:
-            s = modes.strength_at(grid, float(strength[k]), sigma[k], variance[k], depth)
-            gap = 1 - s / rest[k]
-            moved = depth * s ** (2 - 2 / depth) * sigma[k] * gap
-            loss += 0.5 * explained[k] * (gap**2 - 1)
-            rate -= explained[k] * gap * moved / rest[k]
-            share[k] = s / rest[k]
-        curve = LossCurve(grid, np.minimum.accumulate(loss), rate)
-        levels = [covariances.floor + 0.5 * float(explained.sum())]
+        whole = covariances.floor + 0.5 * float(explained.sum())
+        learned = list(middle)
+        alone = [one[learned, None] for one in (strength, sigma, variance, explained)]
+        loss, rate = _loss_of_modes(grid, alone, depth)
+        curve = LossCurve(grid, np.minimum.accumulate(whole + loss), rate)
+        levels = [whole]
         stages = []
         for k in middle:
             levels.append(levels[-1] - 0.5 * float(explained[k]))
-            time = _crossing(self, k, middle, levels[-2:], share)
+            goal = 0.5 * (levels[-2] + levels[-1]) - whole
+            end = middle[k] + 60 / float(sigma[k])
+            time = _crossing(lambda t: _loss_of_modes(t, alone, depth)[0], goal, grid, loss, end)
             stages.append(
                 Stage(time, levels[-1], (), _feature(covariances, _place(covariances, left[:, k])))
             )
@@ -263,34 +261,36 @@ def aligned_start(problem: Problem, scale: float) -> Float[np.ndarray, "1 size"]
     return np.concatenate([layer.ravel() for layer in layers])[None]
 
 
+def _loss_of_modes(
+    time: np.ndarray, alone: list[np.ndarray], depth: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """By how much modes that move alone, one a row, have changed the loss at some moments; and its slope."""
+    start, sigma, variance, explained = alone
+    s = modes.strength_at(time, start, sigma, variance, depth)
+    held = s * variance / sigma
+    gap = 1 - held
+    moved = depth * s ** (2 - 2 / depth) * sigma * gap
+    loss = 0.5 * np.sum(explained * (gap**2 - 1), axis=0)
+    return loss, -np.sum(explained * gap * moved * variance / sigma, axis=0)
+
+
 def _crossing(
-    theory: DeepLinearTheory,
-    k: int,
-    middle: dict[int, float],
-    levels: list[float],
-    share: dict[int, np.ndarray],
+    loss_at: Callable[[np.ndarray], np.ndarray],
+    goal: float,
+    grid: np.ndarray,
+    loss: np.ndarray,
+    end: float,
 ) -> float:
-    """When the loss of all modes together passes the middle of the step of one of them, by bisection."""
-    covariances, depth = theory.covariances, theory.chain.depth
-    left, sigma, right = covariances.singular
-    variance = covariances.variances @ right**2
-    strength = np.einsum("ci,cr,ri->i", left, theory.chain.map, right)
-    explained, goal = sigma**2 / variance, 0.5 * sum(levels)
-    whole = covariances.floor + 0.5 * float(explained.sum())
-
-    def loss(time: float) -> float:
-        total = whole
-        for j in share:
-            s = modes.strength_at(
-                np.array([time]), float(strength[j]), sigma[j], variance[j], depth
-            )
-            total += 0.5 * explained[j] * (float(1 - s[0] * variance[j] / sigma[j]) ** 2 - 1)
-        return float(total)
-
+    """When the loss falls to a goal: between the points of a grid where it does, or after them."""
     from scipy.optimize import brentq
 
-    low, high = 0.0, middle[k] + 60 / float(sigma[k])
-    return float(brentq(lambda t: loss(t) - goal, low, high, xtol=1e-13 * high, rtol=1e-14))
+    after = int(np.searchsorted(-np.minimum.accumulate(loss), -goal))
+    low = float(grid[after - 1]) if after else 0.0
+    high = float(grid[after]) if after < len(grid) else max(end, low)
+    cost = lambda t: float(loss_at(np.array([t]))[0]) - goal  # noqa: E731
+    if low > 0 and not cost(low) > 0 >= cost(high):  # the curve rounds where it is flat
+        low, high = 0.0, end
+    return float(brentq(cost, low, high, xtol=1e-13 * high, rtol=1e-14))
 
 
 def _stage(covariances: Covariances, jump: Jump) -> Stage:

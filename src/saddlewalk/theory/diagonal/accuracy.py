@@ -13,10 +13,9 @@ the limit has :math:`\log(1/\alpha) / |g_i|` in its place. In the same compariso
 within a factor 3 of the measured error in 46, and within a factor 2 in 41.
 """
 
+import itertools
 import math
 from collections.abc import Sequence
-
-import numpy as np
 
 from saddlewalk.curves import Stage
 from saddlewalk.theory.diagonal.finite_scale import Transition
@@ -80,10 +79,10 @@ def _mean_over_stages(
     left = iter(errors)
     means, level = [], initial
     for stage in stages:
-        parts = stage.parts or (stage,)
-        drops = -np.diff([level, *(part.loss for part in parts)])
+        levels = [level, *(part.loss for part in stage.parts or (stage,))]
+        drops = [before - after for before, after in itertools.pairwise(levels)]
         # a step below rounding takes nothing
-        weights = drops if drops.sum() > 0 else np.ones(len(parts))
-        means.append(float(np.average([next(left) for _ in parts], weights=weights)))
+        weights = drops if sum(drops) > 0 else [1.0] * len(drops)
+        means.append(sum(weight * next(left) for weight in weights) / sum(weights))
         level = stage.loss
-    return float(np.mean(means)) if means else None
+    return sum(means) / len(means) if means else None

@@ -70,10 +70,11 @@ class Coordinate:
         """A coefficient that starts at p = q = alpha."""
         sees = objective.design[:, index] != 0
         arrays = (objective.design[sees, index], objective.targets[sees], objective.weights[sees])
+        along = _along.of(objective.loss_of_sample, *arrays)
 
         def slope(beta: Values) -> tuple[Values, Values]:
-            values = _along(objective.loss_of_sample, *arrays, np.atleast_1d(beta))
-            return np.asarray(values[0]), np.asarray(values[1])
+            loss, derivative = along(np.atleast_1d(beta))
+            return np.asarray(loss), np.asarray(derivative)
 
         size = gain * alpha**2
         first, steepest = (float(one[0]) for one in slope(np.zeros(1)))

@@ -31,6 +31,7 @@ the step :math:`\log(1 + \sqrt2) / 2|g_i|` before the unit passes the middle of 
 With more than two layers s and the shape of a rise are others (`potential`); everything else is the same.
 """
 
+import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -76,47 +77,84 @@ class Columns(NamedTuple):
     units: Int[np.ndarray, " active"]
     basis: Float[np.ndarray, "n rank"]
     triangle: Float[np.ndarray, "rank active"]
+    independent: bool
+    """Whether none is a combination of the others."""
 
     @classmethod
     def of(cls, design: Float[np.ndarray, "n d"], units: Int[np.ndarray, " active"]) -> "Columns":
         """These columns, in this order."""
-        return cls(units, *np.linalg.qr(design[:, units]))
+        basis, triangle = np.linalg.qr(design[:, units])
+        left = np.abs(np.diag(triangle))
+        whole = np.linalg.norm(triangle, axis=0)
+        full = len(left) == len(whole) and bool((left > _DEPENDENT * whole).all())
+        return cls(units, np.asfortranarray(basis), np.asfortranarray(triangle), full)
 
     def extended(
         self, design: Float[np.ndarray, "n d"], more: Int[np.ndarray, " more"]
     ) -> "Columns":
-        """With some columns more: each is made orthogonal to those before it, twice, against rounding."""
-        if len(self.units) + len(more) > len(design):  # there is no room for another direction
-            return Columns.of(design, np.concatenate([self.units, more]))
-        basis, triangle = self.basis, self.triangle
+        """With some columns more, one by one."""
+        units = np.concatenate([self.units, more])
+        if len(units) > len(design):  # there is no room for another direction
+            return Columns.of(design, units)
+        columns = self
         for unit in more:
-            left, along = design[:, unit], np.zeros(basis.shape[1])
-            for _ in range(2):
-                part = basis.T @ left
-                left, along = left - basis @ part, along + part
-            length = float(np.linalg.norm(left))
-            new = left / length if length > 0 else left
-            triangle = np.block([[triangle, along[:, None]], [np.zeros(len(along)), length]])
-            basis = np.concatenate([basis, new[:, None]], axis=1)
-        return Columns(np.concatenate([self.units, more]), basis, triangle)
+            columns = columns._with(design[:, unit])
+        return columns._replace(units=units)
 
-    @property
-    def independent(self) -> bool:
-        """Whether none is a combination of the others."""
-        left = np.abs(np.diag(self.triangle))
-        whole = np.linalg.norm(self.triangle, axis=0)
-        return len(left) == len(whole) and bool((left > _DEPENDENT * whole).all())
+    def _with(self, column: Float[np.ndarray, " n"]) -> "Columns":
+        """One more, made orthogonal to those before it: twice, against rounding."""
+        along = column @ self.basis
+        left = column - self.basis @ along
+        rest = left @ self.basis
+        along, left = along + rest, left - self.basis @ rest
+        length = math.sqrt(left @ left)
+        rank, active = self.triangle.shape
+        # LAPACK reads Fortran's order: in any other each of its calls would make a copy
+        basis = np.empty((len(column), rank + 1), order="F")
+        triangle = np.zeros((rank + 1, active + 1), order="F")
+        basis[:, :rank], basis[:, rank] = self.basis, left / length if length > 0 else left
+        triangle[:rank, :active], triangle[:rank, active] = self.triangle, along
+        triangle[rank, active] = length
+        far = length > _DEPENDENT * math.hypot(math.sqrt(along @ along), length)
+        return Columns(self.units, basis, triangle, self.independent and far)
 
-    def over_gram(self, right: Float[np.ndarray, " active"]) -> Float[np.ndarray, " active"]:
-        """The products of the columns with each other, inverted, times a vector."""
-        if not self.independent:
-            inverse = np.linalg.pinv(self.triangle)
-            return inverse @ (inverse.T @ right)
-        from scipy.linalg import solve_triangular
+    def without(self, places: Int[np.ndarray, " some"]) -> "Columns":
+        """Without those in some places; all must be independent."""
+        from scipy.linalg import qr_delete
 
-        return solve_triangular(
-            self.triangle, solve_triangular(self.triangle, right, trans="T", check_finite=False)
-        )
+        basis, triangle = self.basis, self.triangle
+        for place in places[::-1].tolist():
+            basis, triangle = qr_delete(basis, triangle, place, which="col", check_finite=False)
+        rank = triangle.shape[1]  # a square basis stays square
+        kept = (np.asfortranarray(basis[:, :rank]), np.asfortranarray(triangle[:rank]))
+        return Columns(np.delete(self.units, places), *kept, True)
+
+    def beside(self, places: Int[np.ndarray, " some"]) -> Float[np.ndarray, "n some"]:
+        """What those in some places have for themselves: a basis orthogonal to all others."""
+        ones = np.zeros((len(self.units), len(places)), order="F")
+        ones[places, np.arange(len(places))] = 1.0
+        return self.basis @ np.linalg.qr(_solved(self.triangle, ones, transposed=True))[0]
+
+    def solved(self, target: Float[np.ndarray, " n"]) -> Float[np.ndarray, " active"]:
+        """Least squares with these columns; all must be independent."""
+        return _solved(self.triangle, target @ self.basis)
+
+    def holding(self, products: Float[np.ndarray, " active"]) -> Float[np.ndarray, " n"]:
+        """The combination of the columns that has these products with them."""
+        if self.independent:
+            return self.basis @ _solved(self.triangle, products, transposed=True)
+        inverse = np.linalg.pinv(self.triangle)
+        return self.basis @ (self.triangle @ (inverse @ (inverse.T @ products)))
+
+
+def _solved(triangle: np.ndarray, right: np.ndarray, transposed: bool = False) -> np.ndarray:
+    """A triangle, or its transpose, inverted, times something: LAPACK without the ceremony around it."""
+    if not len(triangle):
+        return right
+    from scipy.linalg.lapack import dtrtrs
+
+    solution: np.ndarray = dtrtrs(triangle, right, trans=int(transposed))[0]
+    return solution
 
 
 class Plateau(NamedTuple):
@@ -128,7 +166,7 @@ class Plateau(NamedTuple):
     """Of dormant units; 0 for active ones."""
     s: Vector
     lengths: Vector
-    """Squared length h of each column beside the active ones."""
+    """Squared length h of each column beside the active ones: 0 of those themselves."""
     columns: Columns
     """Of active units, in the order in which they woke."""
     seen: float
@@ -191,11 +229,10 @@ def turns(plateau: Plateau, potential: AbstractPotential) -> Vector:
     plateau : where s is, and where it moves.
     potential : the s of a coefficient.
     """
-    pull = np.abs(plateau.gradient)
+    # without gradient a unit has no turn: NaN goes through all that follows, and is infinite in the end
+    pull = np.where(plateau.gradient != 0, np.abs(plateau.gradient), np.nan)
     goal = potential.travelled(pull / plateau.lengths)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        wait = (goal + np.sign(plateau.gradient) * plateau.s) / pull
-    return np.where(pull > 0, wait, np.inf)
+    return np.fmin((goal + np.sign(plateau.gradient) * plateau.s) / pull, np.inf)
 
 
 def _transition(
@@ -204,75 +241,123 @@ def _transition(
     """The next step down, and the plateau after it."""
     waits = turns(before, potential)
     first = float(waits.min())
-    hit = waits <= first + _TIE * (abs(first) + before.time)
-    columns = before.columns.extended(regression.design, np.flatnonzero(hit))
+    hit = (waits <= first + _TIE * (abs(first) + before.time)).nonzero()[0]
+    columns = before.columns.extended(regression.design, hit)
     order = columns.units
-    beta = _rest(regression, columns, np.sign(before.beta) - hit * np.sign(before.gradient))
-    gradient, now = regression.gradient(beta), beta != 0
+    was = before.beta[order]
+    beta, gradient, awake = _settled(regression, columns, _signs(before, hit))
+    rest, s = beta[order], before.s[order]
+    stays = rest != 0
     # a unit that falls asleep leaves its wall with the step
-    s = np.where(now, potential.travelled(beta), before.s)
-    moved = (s - before.s + np.where(now, 0.0, gradient * max(first, 0.0)))[order]
-    change = (beta - before.beta)[order]
-    step = float(np.sum((columns.triangle @ change) ** 2))
-    woken = np.flatnonzero(hit)[np.argmax(np.abs(before.gradient[hit]))]
-    pull = float(np.abs(before.gradient[woken]))
-    goal = pull / float(before.lengths[woken])
+    wall = np.where(stays, potential.travelled(rest), s)
+    moved = wall - s + gradient[order] * max(first, 0.0)
+    change = rest - was
+    pull, goal = _strongest(before, hit)
     rate = potential.rate(pull, goal)
+    made = columns.triangle @ change
+    step = float(made @ made)
     late = float(change @ moved) / step - first
-    follow = now[order] & (before.beta != 0)[order]
+    follow = stays & (was != 0)
     slow = rate * float(change[follow] @ moved[follow]) / step
-    moved[follow] *= min(1.0, _FOLLOW / max(slow, _FOLLOW))
+    if slow > _FOLLOW:
+        moved[follow] *= _FOLLOW / slow
     # a unit beyond its rest takes its step at once: nothing turns back in time
     tau = max(float(change @ moved) / step, 0.0)
-    felt = columns.basis @ (columns.triangle @ columns.over_gram(moved))
-    drift = regression.design.T @ felt - gradient * tau
-    drift[order] = 0.0
-    awake = order[now[order]]
+    now = before.s + columns.holding(moved) @ regression.design - gradient * tau
+    now[order] = wall
     after = Plateau(
         time=before.time + tau,
         seen=max(before.time + tau - potential.half_way(pull, goal), before.seen),
         beta=beta,
-        gradient=np.where(now, 0.0, gradient),
-        s=s + drift,
+        gradient=gradient,
+        s=now,
         lengths=_lengths(regression, columns, before, awake),
-        columns=columns if len(awake) == len(order) else Columns.of(regression.design, awake),
+        columns=awake,
     )
-    later = float(np.min(waits[~hit], initial=np.inf)) - first
-    return _step(before, after, rate, later if hit.sum() == 1 else 0.0, late), after
+    waits[hit] = np.inf
+    later = float(waits.min()) - first if len(hit) == 1 else 0.0
+    return _step(before, after, columns.units, rate, later, late), after
 
 
-def _step(before: Plateau, after: Plateau, rate: float, later: float, delay: float) -> Transition:
+def _signs(before: Plateau, hit: Int[np.ndarray, " hit"]) -> Vector:
+    """On which side of zero each active unit may be; 0 for dormant ones."""
+    sign = np.sign(before.beta)
+    sign[hit] = -np.sign(before.gradient[hit])
+    return sign
+
+
+def _strongest(before: Plateau, hit: Int[np.ndarray, " hit"]) -> tuple[float, float]:
+    """The gradient of those units that wake, and the rest to which it would bring the strongest."""
+    one = hit[np.argmax(np.abs(before.gradient[hit]))]
+    pull = abs(float(before.gradient[one]))
+    return pull, pull / float(before.lengths[one])
+
+
+def _step(
+    before: Plateau,
+    after: Plateau,
+    units: Int[np.ndarray, " active"],
+    rate: float,
+    later: float,
+    delay: float,
+) -> Transition:
     """The step between two plateaus; the next candidate is later by so much, and active units delay it."""
-    was, now = before.beta != 0, after.beta != 0
+    was, now = before.beta[units] != 0, after.beta[units] != 0
     return Transition(
         time=after.seen,
         rate=rate,
         beta=after.beta,
-        on=tuple(map(int, np.flatnonzero(now & ~was))),
-        off=tuple(map(int, np.flatnonzero(was & ~now))),
+        on=tuple(sorted(units[now & ~was].tolist())),
+        off=tuple(sorted(units[was & ~now].tolist())),
         gap=later / after.time,
         delay=delay / after.time,
     )
 
 
-def _rest(regression: Regression, columns: Columns, sign: Vector) -> Vector:
-    """`Regression.minimize`, without its cost where all units keep their signs."""
-    if not columns.independent:
-        return regression.minimize(sign)
-    from scipy.linalg import solve_triangular
+def _settled(
+    regression: Regression, columns: Columns, sign: Vector
+) -> tuple[Vector, Vector, Columns]:
+    """`Regression.minimize` without most of its cost; the gradient there, 0 for units that stay awake."""
+    order, awake = columns.units, columns
+    if columns.independent:
+        beta = np.zeros_like(sign)
+        beta[order] = columns.solved(regression.target)
+        asleep = (~regression.felt(beta * sign)[order]).nonzero()[0]
+        if len(asleep):
+            awake = columns.without(asleep)
+            beta = np.zeros_like(sign)
+            beta[awake.units] = awake.solved(regression.target)
+        gradient = regression.gradient(beta)
+        if not len(asleep) or _is_minimum(regression, beta * sign, gradient * sign, awake.units):
+            gradient[awake.units] = 0.0
+            return beta, gradient, awake
+    beta = regression.minimize(sign)
+    gradient = np.where(beta != 0, 0.0, regression.gradient(beta))
+    awake = columns if beta[order].all() else Columns.of(regression.design, order[beta[order] != 0])
+    return beta, gradient, awake
 
-    beta = np.zeros_like(sign)
-    beta[columns.units] = solve_triangular(columns.triangle, columns.basis.T @ regression.target)
-    return beta if (np.sign(beta) == sign).all() else regression.minimize(sign)
+
+def _is_minimum(
+    regression: Regression, size: Vector, pushed: Vector, awake: Int[np.ndarray, " active"]
+) -> bool:
+    """Whether units rest on their sides of zero, and those that fell asleep are pushed back to it."""
+    return bool(regression.felt(size)[awake].all() and (np.delete(pushed, awake) >= 0).all())
 
 
-def _lengths(
-    regression: Regression, columns: Columns, before: Plateau, active: Int[np.ndarray, " active"]
-) -> Vector:
-    """Lengths beside the active columns: where none fell asleep, less by the directions of the new ones."""
+def _lengths(regression: Regression, columns: Columns, before: Plateau, awake: Columns) -> Vector:
+    """Lengths beside the active columns: less by the directions of new ones, more by those of units that fell
+    asleep."""
     design, whole = regression.design, regression.lengths**2
-    if columns.independent and len(active) == len(columns.units):
-        beside, basis = before.lengths, columns.basis[:, len(before.columns.units) :]
+    if columns.independent:
+        new = columns.basis[:, len(before.columns.units) :].T @ design
+        lengths = before.lengths - np.sum(new**2, axis=0)
+        if awake is not columns:
+            lengths[columns.units] = 0.0
+            free = columns.beside(np.flatnonzero(~np.isin(columns.units, awake.units))).T @ design
+            lengths += np.sum(free**2, axis=0)
     else:
-        beside, basis = whole, Columns.of(design, active).basis
-    return np.maximum(beside - np.sum((basis.T @ design) ** 2, axis=0), _DEPENDENT * whole)
+        basis = Columns.of(design, awake.units).basis
+        lengths = whole - np.sum((basis.T @ design) ** 2, axis=0)
+    lengths = np.maximum(lengths, _DEPENDENT * whole)
+    lengths[awake.units] = 0.0
+    return lengths

@@ -27,6 +27,7 @@ from saddlewalk.theory.merging import HALF_WAY
 
 Vector = Float[np.ndarray, " d"]
 _NEWTON = 60
+_EXACT = 4 * float(np.finfo(float).eps)
 
 
 class AbstractPotential(abc.ABC):
@@ -87,7 +88,10 @@ class ManyLayers(AbstractPotential):
             square = np.exp(2 * x)
             both = self.scale**2 + square
             value = x + 0.5 * goal * np.log(both) - np.log(safe)
-            x = x - value / (1 + goal * square / both)
+            step = value / (1 + goal * square / both)
+            x = x - step
+            if not (np.abs(step) > _EXACT * np.maximum(np.abs(x), 1.0)).any():
+                break
         return np.where(size > 0, np.sign(beta) * np.exp(x), 0.0)
 
     def travelled(self, beta: Vector) -> Vector:

@@ -1,10 +1,11 @@
 """Least squares in the coefficients: what a diagonal network sees of its task (Eq 5)."""
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from saddlewalk.tasks import Moments, Samples, compress
 
@@ -36,17 +37,26 @@ class Regression:
         lengths = np.linalg.norm(self.design, axis=0)
         return np.where(lengths > 0, lengths, 1.0)
 
+    @cached_property
+    def size(self) -> float:
+        """Length of the target."""
+        return float(np.linalg.norm(self.target))
+
+    @cached_property
+    def _noise(self) -> Vector:
+        """Gradients that are rounding error."""
+        return _REST * self.size * self.lengths
+
     def loss(self, beta: Vector) -> float:
         """Half the squared distance (zero where it is rounding error), and what no beta can avoid."""
-        distance = float(np.linalg.norm(self.design @ beta - self.target))
-        exact = distance <= _FAINT * float(np.linalg.norm(self.target))
-        return self.offset + (0.0 if exact else 0.5 * distance**2)
+        missed = self.design @ beta - self.target
+        distance = math.sqrt(missed @ missed)
+        return self.offset + (0.0 if distance <= _FAINT * self.size else 0.5 * distance**2)
 
     def gradient(self, beta: Vector) -> Vector:
         """Gradient in the coefficients, exactly zero where it is rounding error."""
-        gradient = self.design.T @ (self.design @ beta - self.target)
-        largest = self.lengths * np.linalg.norm(self.target)
-        return np.where(np.abs(gradient) > _REST * largest, gradient, 0.0)
+        gradient = (self.design @ beta - self.target) @ self.design
+        return np.where(np.abs(gradient) > self._noise, gradient, 0.0)
 
     def minimize(self, sign: Vector) -> Vector:
         """Eq 5: the minimum with `sign_i beta_i >= 0` where sign is +-1 and `beta_i = 0` where it is 0.
@@ -66,5 +76,8 @@ class Regression:
             support = active[size > 0]
             beta = np.zeros(len(sign))
             beta[support] = np.linalg.lstsq(self.design[:, support], self.target, rcond=None)[0]
-        share = np.abs(beta) * self.lengths
-        return np.where(share > _FAINT * np.linalg.norm(self.target), beta, 0.0)
+        return np.where(self.felt(np.abs(beta)), beta, 0.0)
+
+    def felt(self, size: Vector) -> Bool[np.ndarray, " d"]:
+        """Which coefficients of these sizes are above zero, and not by rounding."""
+        return size * self.lengths > _FAINT * self.size

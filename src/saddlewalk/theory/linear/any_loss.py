@@ -33,7 +33,7 @@ from jaxtyping import Array, Float
 from saddlewalk.curves import LossCurve, Stage, Stopped
 from saddlewalk.curves.curve import FEWEST
 from saddlewalk.problem import Problem
-from saddlewalk.programs import compiled
+from saddlewalk.programs import compiled, seldom
 from saddlewalk.tasks import Samples, gaussian_classes
 from saddlewalk.theory.base import AbstractTheory, Outcome, Start
 from saddlewalk.theory.linear.maps import accumulated_times
@@ -113,8 +113,7 @@ class LinearLossTheory(AbstractTheory[Samples, Dense]):
     def _mean_length(self) -> float:
         """E |r_0| |x|, by which the rounding of G_0 = E[r_0 x] is measured."""
         task = self.task
-        y = jnp.asarray(task.y, dtype=float)
-        slopes = jax.vmap(jax.grad(self.start.problem.sample_loss))(jnp.zeros_like(y), y)
+        slopes = _first_slopes(self.start.problem.sample_loss, np.asarray(task.y, dtype=float))
         lengths = np.linalg.norm(slopes, axis=1) * np.linalg.norm(task.x, axis=1)
         return float(np.asarray(task.weights) @ lengths)
 
@@ -332,6 +331,12 @@ def _cost(parts: tuple[Any, ...], beta: Array) -> Array:
     sample_loss, x, y, weights = parts
     outputs = jnp.asarray(x) @ beta.T
     return jnp.sum(weights * jax.vmap(sample_loss)(outputs, jnp.asarray(y)))
+
+
+@seldom
+def _first_slopes(sample_loss: Any, y: Any) -> Array:
+    """Of each sample's loss, at outputs of zero."""
+    return jax.vmap(jax.grad(sample_loss))(jnp.zeros_like(y), jnp.asarray(y))
 
 
 @compiled

@@ -19,13 +19,14 @@ from saddlewalk.curves.reading import crossings, read_stages
 from saddlewalk.theory.linear.limit import Event, events_of
 from saddlewalk.theory.linear.maps import (
     Covariances,
+    Descent,
     Layers,
     Matrix,
     Vector,
-    descend,
     fastest_rate,
     grow,
     loss_slope,
+    square,
 )
 
 STEP = 0.3
@@ -51,6 +52,7 @@ _FINE = 16
 """Points of a curve within one step."""
 _PROMINENCE = 1.0
 """A curve rests where it is flatter than on both sides by this many e-folds."""
+_TINY = float(np.finfo(float).tiny)
 _APART = 0.05
 """Levels differ if they do so by this part of the difference between those beside them."""
 
@@ -205,12 +207,15 @@ def _points_of_curve(
     last = min(len(explained), len(layers.w))
     dormant = grow(layers, covariances.cross, 0.0)
     active, time = dormant.cut(0, 0), 0.0
+    descent, gap = Descent(covariances), covariances.target
     while True:
-        gradient = covariances.gradient(active)
-        fastest = fastest_rate(gradient)
+        gradient = gap * covariances.root
+        fastest, few = fastest_rate(gradient), len(active.w)
         active, dormant = _recruit(covariances, active, dormant, gradient, fastest)
-        gap, gradient = covariances.gap(active), covariances.gradient(active)
-        loss = 0.5 * float(np.sum(gap**2))
+        if len(active.w) > few:
+            gap = covariances.gap(active)
+            gradient = gap * covariances.root
+        loss = 0.5 * square(gap)
         yield time, covariances.floor + loss, loss_slope(active, gradient)
         if time > end or loss - levels[last] < _SETTLED * 0.5 * explained[last - 1]:
             return
@@ -219,8 +224,9 @@ def _points_of_curve(
         resting = loss - levels[min(len(active.w), last)] < _REST * loss and len(dormant.w) > 0
         efolds = max(within, quiet) if resting else within
         step = efolds / fastest
-        active = descend(covariances, active, step)
-        after = covariances.gradient(active)
+        active = descent.step(active, step)
+        gap = covariances.gap(active)
+        after = gap * covariances.root
         # over a whole plateau the active directions relax at once
         frozen = after if efolds > 1 else 0.5 * (gradient + after)
         dormant = (grow if efolds > 1 or quiet > _FAR else _drift)(dormant, frozen, step)
@@ -244,17 +250,20 @@ def _recruit(
 
 def _reaction(covariances: Covariances, layers: Layers, fastest: float) -> float:
     """Bound of |A W Sigma_xx| / |G|: the part of the gradient that these weights would change."""
-    effect = np.linalg.norm(layers.a) * np.linalg.norm(layers.w * covariances.variances)
-    return max(float(effect) / fastest, np.finfo(float).tiny)
+    effect = math.sqrt(square(layers.a)) * math.sqrt(square(layers.w * covariances.variances))
+    return max(effect / fastest, _TINY)
 
 
 def _drift(layers: Layers, gradient: Matrix, time: float) -> Layers:
     """`grow` by its Taylor series, for less than one e-fold."""
-    w, a = layers
+    if not len(layers.w):
+        return layers
+    (w, a), push = layers, time * gradient
+    grown_w, grown_a = layers
     for k in range(1, 7):
-        w, a = (time / k) * (a.T @ gradient), (time / k) * (gradient @ w.T)
-        layers = Layers(layers.w + w, layers.a + a)
-    return layers
+        w, a = a.T @ push / k, push @ w.T / k
+        grown_w, grown_a = grown_w + w, grown_a + a
+    return Layers(grown_w, grown_a)
 
 
 def read_rests(curve: LossCurve, levels: list[float]) -> tuple[list[float], list[float]]:

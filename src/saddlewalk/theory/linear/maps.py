@@ -12,11 +12,15 @@ from saddlewalk.tasks import Moments
 _FAINT = 1e-12
 """Singular values this small, relative to the largest, are zero."""
 
+_TINY = float(np.finfo(float).tiny)
+
 Vector = Float[np.ndarray, " modes"]
 Matrix = Float[np.ndarray, "c r"]
 Outputs = Float[np.ndarray, "c modes"]
 Rates = list[Float[np.ndarray, " _"]]
 """Singular values of the gradient, after each number of jumps."""
+Axes = tuple[Float[np.ndarray, " axes"], Float[np.ndarray, "axes axes"]]
+"""Eigenvalues and eigenvectors."""
 
 
 @dataclass(frozen=True)
@@ -44,9 +48,14 @@ class Covariances:
         return cls(root[keep] ** 2, target, right[keep].T, float(task.offset) + lost)
 
     @cached_property
+    def root(self) -> Float[np.ndarray, " r"]:
+        """Standard deviations of the inputs."""
+        return np.sqrt(self.variances)
+
+    @cached_property
     def cross(self) -> Matrix:
         """Sigma_yx."""
-        return self.target * np.sqrt(self.variances)
+        return self.target * self.root
 
     @cached_property
     def explained(self) -> tuple[Outputs, Vector]:
@@ -64,11 +73,11 @@ class Covariances:
 
     def gap(self, layers: "Layers") -> Matrix:
         """What these layers miss of the target; half its square is the loss above the floor."""
-        return self.target - layers.map * np.sqrt(self.variances)
+        return self.target - layers.map * self.root
 
     def gradient(self, layers: "Layers") -> Matrix:
         """G = Sigma_yx - beta Sigma_xx."""
-        return self.gap(layers) * np.sqrt(self.variances)
+        return self.gap(layers) * self.root
 
 
 class Layers(NamedTuple):
@@ -228,8 +237,17 @@ def relax_outer(covariances: Covariances, layers: Layers, time: float) -> Layers
     layers : the weights W and A.
     time : how long A flows.
     """
-    rates, turn = np.linalg.eigh((layers.w * covariances.variances) @ layers.w.T)
-    decay = np.maximum(rates, 0.0) * time
+    return _relax_outer(covariances, layers, time, _axes_of_inner(covariances, layers))
+
+
+def _axes_of_inner(covariances: Covariances, layers: Layers) -> Axes:
+    """Rates and directions in which A relaxes: they stay while W does."""
+    return _axes((layers.w * covariances.variances) @ layers.w.T)
+
+
+def _relax_outer(covariances: Covariances, layers: Layers, time: float, axes: Axes) -> Layers:
+    rates, turn = axes
+    decay = rates * time
     pull = covariances.cross @ (layers.w.T @ turn)
     a = (layers.a @ turn) * np.exp(-decay) + pull * (time * _saturation(decay))
     return Layers(layers.w, a @ turn.T)
@@ -244,11 +262,21 @@ def relax_inner(covariances: Covariances, layers: Layers, time: float) -> Layers
     layers : the weights W and A.
     time : how long W flows.
     """
-    rates, turn = np.linalg.eigh(layers.a.T @ layers.a)
-    decay = np.outer(np.maximum(rates, 0.0), covariances.variances) * time
+    rates, turn = _axes(layers.a.T @ layers.a)
+    decay = np.outer(rates, covariances.variances) * time
     pull = (layers.a @ turn).T @ covariances.cross
     w = (turn.T @ layers.w) * np.exp(-decay) + pull * (time * _saturation(decay))
     return Layers(turn @ w, layers.a)
+
+
+def _axes(square: Float[np.ndarray, "some some"]) -> Axes:
+    """Eigenvalues, at least 0, and eigenvectors: LAPACK without the ceremony around it."""
+    if not len(square):
+        return np.zeros(0), square
+    from scipy.linalg.lapack import dsyevd
+
+    rates, turn, _ = dsyevd(square)
+    return np.maximum(rates, 0.0), turn
 
 
 def descend(covariances: Covariances, layers: Layers, time: float) -> Layers:
@@ -260,14 +288,44 @@ def descend(covariances: Covariances, layers: Layers, time: float) -> Layers:
     layers : the weights W and A.
     time : length of the step.
     """
-    layers = relax_outer(covariances, layers, time / 2)
-    layers = relax_inner(covariances, layers, time)
-    return relax_outer(covariances, layers, time / 2)
+    return Descent(covariances).step(layers, time)
+
+
+class Descent:
+    """Steps one after the other: A moves at the end of one and at the start of the next along the same axes.
+
+    Parameters
+    ----------
+    covariances : what a linear map sees of the task.
+    """
+
+    def __init__(self, covariances: Covariances) -> None:
+        self._covariances = covariances
+        self._inner: np.ndarray | None = None
+        self._axes: Axes
+
+    def step(self, layers: Layers, time: float) -> Layers:
+        """One step of gradient flow.
+
+        Parameters
+        ----------
+        layers : the weights W and A.
+        time : length of the step.
+        """
+        layers = self._outer(layers, time / 2)
+        layers = relax_inner(self._covariances, layers, time)
+        return self._outer(layers, time / 2)
+
+    def _outer(self, layers: Layers, time: float) -> Layers:
+        if layers.w is not self._inner:
+            self._inner, self._axes = layers.w, _axes_of_inner(self._covariances, layers)
+        return _relax_outer(self._covariances, layers, time, self._axes)
 
 
 def _saturation(x: np.ndarray) -> np.ndarray:
-    """(1 - exp(-x)) / x."""
-    return np.divide(-np.expm1(-x), x, out=np.ones_like(x), where=x > 0)
+    """(1 - exp(-x)) / x, for x of at least 0."""
+    x = np.maximum(x, _TINY)
+    return -np.expm1(-x) / x
 
 
 def loss_slope(layers: Layers, gradient: Matrix) -> float:
@@ -278,7 +336,17 @@ def loss_slope(layers: Layers, gradient: Matrix) -> float:
     layers : the weights W and A.
     gradient : G = Sigma_yx - beta Sigma_xx at these weights.
     """
-    return -float(np.sum((gradient @ layers.w.T) ** 2) + np.sum((layers.a.T @ gradient) ** 2))
+    return -(square(gradient @ layers.w.T) + square(layers.a.T @ gradient))
+
+
+def square(matrix: np.ndarray) -> float:
+    """Sum of the squares of all entries.
+
+    Parameters
+    ----------
+    matrix : an array of any shape.
+    """
+    return float(np.vdot(matrix, matrix))
 
 
 def fastest_rate(gradient: Matrix) -> float:
@@ -289,4 +357,4 @@ def fastest_rate(gradient: Matrix) -> float:
     gradient : G, a matrix.
     """
     gram = gradient @ gradient.T
-    return float(np.linalg.norm(gram @ gram) ** 0.25)
+    return square(gram @ gram) ** 0.125
