@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 _NEARER = 0.5
 """Part of what counts as no drive that is asked for next, where a unit without it goes on all the same."""
+_MOST_ASKED = 60
+"""Times that less is asked for: beyond, it would be less than rounding."""
 
 
 def pass_transition(walk: "Walk") -> Stopped | None:
@@ -95,12 +97,22 @@ def comes_to_rest(walk: "Walk", margins: Margins) -> bool:
             return False
         if _rests(walk, walk.at.exhausted):  # and so at all between
             break
-    if not learned and _goes_on(walk, margins):
-        walk.near = walk.at.exhausted
-        walk.last *= _NEARER
+    if not learned and _goes_on(walk, margins) and _asks_for_less(walk):
         return False
     walk.rest()
     return True
+
+
+def _asks_for_less(walk: "Walk") -> bool:
+    """Ask for less drive than there is; False if the active units rest whatever is asked: calm beside dormant
+    ones, which wake long before a slow one has come anywhere."""
+    walk.near, last = walk.at.exhausted, walk.last
+    for _ in range(_MOST_ASKED):
+        walk.last *= _NEARER
+        if not _rests(walk, walk.near):
+            return True
+    walk.last = last
+    return False
 
 
 def _rests(walk: "Walk", near: float) -> bool:
