@@ -505,3 +505,15 @@ def test_a_remembered_network_does_not_keep_the_piece_it_was_seen_in():
         for array in (moment.theta, moment.active, moment.output):
             held = array if array.base is None else array.base
             assert held.nbytes == array.nbytes
+
+
+@pytest.mark.slow
+def test_calm_units_rest_though_a_slow_one_would_go_on():
+    """Three neurons rest while one of them leaves a saddle at a rate of 1e-6, and others sleep: the walk neither
+    waits without a step nor follows them by steps of thousands of right-hand sides."""
+    run = sw.Run.of("group")
+    stairs = sw.predict(run.task, run.units, 1e-6, method="numeric", max_time=2.95e7)
+    path = sw.train(run.task, run.units, 1e-6, max_time=2.5e7)
+    assert len(stairs) >= 6
+    assert stairs.jump_times[0] == pytest.approx(path.stages[0].time, rel=1e-3)
+    assert stairs.rhs_evaluations < 1_500_000

@@ -183,7 +183,11 @@ def _stiff(walk: "Walk") -> str:
 def _wants_a_jacobian(walk: "Walk", kind: str, piece: ode.Piece) -> bool:
     """Whether stabilized steps have become so long that each takes more than a Jacobian would."""
     size = walk.theta.size
-    return kind == "stabilized" and size <= walk.at.most_dense and piece.evaluations > size * piece.steps
+    return (
+        kind == "stabilized"
+        and size <= walk.at.most_dense
+        and piece.evaluations > size * piece.steps
+    )
 
 
 def _settled(walk: "Walk", piece: ode.Piece, passed: float, spent: int) -> bool:
