@@ -509,7 +509,7 @@ def test_a_remembered_network_does_not_keep_the_piece_it_was_seen_in():
 
 @pytest.mark.slow
 def test_calm_units_rest_though_a_slow_one_would_go_on():
-    """Three neurons rest while one of them leaves a saddle at a rate of 1e-6, and others sleep: the walk neither
+    """Three neurons rest while one leaves a saddle at a rate of 1e-6, and others sleep: the walk neither
     waits without a step nor follows them by steps of thousands of right-hand sides."""
     run = sw.Run.of("group")
     stairs = sw.predict(run.task, run.units, 1e-6, method="numeric", max_time=2.95e7)
