@@ -13,6 +13,7 @@ there it is :math:`-t\,\dot L`, what is lost while the time grows by a factor of
 tail.
 """
 
+import heapq
 import itertools
 import math
 from dataclasses import dataclass
@@ -64,23 +65,44 @@ def find_jumps(curve: LossCurve) -> list[Jump]:
     # low ends: a curve that starts or ends in a fall has a jump there too
     padded = np.concatenate([[rho.min() - 1], rho, [rho.min() - 1]])
     peaks = [peak - 1 for peak in prominent_peaks(padded, _PROMINENCE)]
-    rests = _rests(rho, peaks)
-    while len(rests) > 2:
-        levels = curve.loss[rests]
-        remaining = np.maximum(levels[:-1] - _final_loss(curve), _tiny(curve))
-        drops = np.minimum(
-            (levels[:-1] - levels[1:]) / (_LEAST_DROP * remaining),
-            (levels[:-1] - levels[1:]) / _tiny(curve),
-        )
-        weakest = int(np.argmin(drops))
-        if drops[weakest] >= 1:
-            break
-        # the weakest step joins the neighbor with the shallower rest between them
-        left, right = weakest, weakest + 1
-        inner = [i for i in (left, right) if 0 < i < len(rests) - 1]
-        rests.pop(max(inner, key=lambda i: rho[rests[i]]))
+    rests = _without_weak_steps(curve, rho, _rests(rho, peaks))
     jumps = [jump_between(curve, a, b) for a, b in itertools.pairwise(rests)]
     return [jump for jump in jumps if jump.before - jump.after > _tiny(curve)]
+
+
+def _without_weak_steps(curve: LossCurve, rho: Curve, rests: list[int]) -> list[int]:
+    """Rests between which the loss falls: the weakest step joins the neighbor with the shallower rest between
+    them, until none is weak. A curve at the noise of its steps has a hundred thousand: they wait in a heap."""
+    loss, final, tiny = curve.loss, _final_loss(curve), _tiny(curve)
+    before, after = ([-1, *range(len(rests) - 1)], [*range(1, len(rests)), -1])
+
+    def weakness(k: int) -> float:
+        """Of the step that begins at a rest: below 1 it is weak."""
+        level = float(loss[rests[k]])
+        drop = level - float(loss[rests[after[k]]])
+        return min(drop / (_LEAST_DROP * max(level - final, tiny)), drop / tiny)
+
+    known = [weakness(k) for k in range(len(rests) - 1)]
+    heap = [(drop, k) for k, drop in enumerate(known)]
+    heapq.heapify(heap)
+    left = len(rests)
+    while left > 2:
+        drop, k = heapq.heappop(heap)
+        if known[k] != drop:
+            continue  # it has changed since
+        if drop >= 1:
+            break
+        inner = [m for m in (k, after[k]) if before[m] >= 0 and after[m] >= 0]
+        gone = max(inner, key=lambda m: rho[rests[m]])
+        first, last = before[gone], after[gone]
+        after[first], before[last], known[gone], left = last, first, math.nan, left - 1
+        known[first] = weakness(first)
+        heapq.heappush(heap, (known[first], first))
+    kept, at = [], 0
+    while at >= 0:
+        kept.append(rests[at])
+        at = after[at]
+    return kept
 
 
 def turned_on(
