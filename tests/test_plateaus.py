@@ -182,3 +182,31 @@ def test_noise_does_not_make_plateaus():
     rng = np.random.default_rng(0)
     loss = np.exp(-TIME / 8) + 0.02 + 2e-3 * rng.normal(size=len(TIME))
     assert find_plateaus(LossCurve.of(TIME, loss)) == []
+
+
+def test_slopes_of_stiff_steps_are_not_those_of_the_loss():
+    """Beside a steep valley the squared gradient is many times the fall of the loss, by another factor
+    in each piece: that makes no stages. Where it is the fall, nothing changes."""
+    time = np.linspace(0, 100, 2000)
+    steps = [
+        1 / (1 + np.exp(rate * (time - middle))) for rate, middle in ((4.0, 20.0), (0.3, 60.0))
+    ]
+    loss = sum(steps)
+    rate = -(4.0 * steps[0] * (1 - steps[0]) + 0.3 * steps[1] * (1 - steps[1]))
+    true = LossCurve.of(time, loss, rate)
+    assert np.array_equal(true.integrated().rate, true.rate)
+    beside = np.where(np.arange(2000) // 60 % 2 == 0, 20.0, 5.0)
+    shaken = LossCurve.of(time, loss, np.where(time > 50, beside * rate, rate))
+    assert len(find_jumps(true)) == 2
+    assert len(find_jumps(shaken)) > 2
+    mended = find_jumps(shaken.integrated())
+    assert [jump.time for jump in mended] == pytest.approx([20, 60], abs=0.1)
+    assert [jump.after for jump in mended] == pytest.approx([1, 0], abs=1e-2)
+
+
+def test_a_curve_at_the_noise_of_its_steps_has_its_jumps_at_once():
+    """Weak steps join their neighbors one by one, and there are a hundred thousand of them."""
+    time = np.linspace(0, 100, 300_000)
+    loss = 1 / (1 + np.exp(time - 50)) + 1e-9 * np.random.default_rng(0).normal(size=len(time))
+    (jump,) = find_jumps(LossCurve(time, loss, np.gradient(loss, time)))
+    assert jump.time == pytest.approx(50, abs=1e-3)

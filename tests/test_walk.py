@@ -517,3 +517,18 @@ def test_calm_units_rest_though_a_slow_one_would_go_on():
     assert len(stairs) >= 6
     assert stairs.jump_times[0] == pytest.approx(path.stages[0].time, rel=1e-3)
     assert stairs.rhs_evaluations < 1_500_000
+
+
+def test_a_stiff_valley_makes_no_stages():
+    """Cubic neurons whose resting ones relax a million times faster than the last one grows: the loss falls
+    once, and not in as many steps as the walk took pieces."""
+    rng = np.random.default_rng(831)
+    samples, inputs = int(rng.integers(8, 60)), int(rng.integers(2, 6))
+    x = rng.normal(size=(samples, inputs)) @ np.diag(rng.uniform(0.3, 2, inputs))
+    y = np.tanh(x @ rng.normal(size=(inputs, 2))) @ [1.0, -0.7]
+    task, units = sw.tasks.from_arrays(x, y), sw.units.Dense(3, "cubic")
+    path = sw.train(task, units, 1e-4, max_time=4.502e8)
+    stairs = sw.predict(task, units, 1e-4, max_time=4.502e8, method="numeric")
+    assert len(stairs) == len(path.stages) == 5
+    assert stairs.jump_times == pytest.approx([stage.time for stage in path.stages], rel=1e-5)
+    assert [s.loss for s in stairs] == pytest.approx([s.loss for s in path.stages], rel=1e-3)

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,6 +23,13 @@ _QUANTILE = 2.326
 """Standard deviations below which a normal variable is in 99 of 100 cases."""
 GRAIN = 0.01
 """Parts of the descent, and of the time, over which a chattering curve is evened out."""
+
+_BESIDE_TIMES = 2.0
+"""Fall by the slopes over that of the loss from which on slopes are those of something else,"""
+_BESIDE = 1e-9
+"""where it is more than this part of the whole,"""
+_AROUND = 3
+"""over so many points on both sides: a step may be tiny."""
 
 Curve = Float[np.ndarray, " time"]
 
@@ -74,6 +81,19 @@ class LossCurve:
         loss = GRAIN * float(self.loss[0] - self.loss.min())
         rate = _chords(self.time, self.loss, loss, GRAIN)
         return LossCurve(self.time, self.loss, rate, noise=self.noise, endless=self.endless)
+
+    def integrated(self) -> "LossCurve":
+        """With slopes of chords where squared gradients do not add up to the fall of the loss. Stiff steps
+        end a little beside the valley that they follow: its walls are steep, and the loss does not know."""
+        rows = np.arange(len(self.time))
+        first, last = np.maximum(rows - _AROUND, 0), np.minimum(rows + _AROUND, len(rows) - 1)
+        steps = -0.5 * (self.rate[1:] + self.rate[:-1]) * np.diff(self.time)
+        summed = np.concatenate([[0.0], np.cumsum(steps)])
+        said, fall = summed[last] - summed[first], self.loss[first] - self.loss[last]
+        apart = _BESIDE * float(self.loss[0] - self.loss.min())
+        off = (said > apart) & (said > _BESIDE_TIMES * np.maximum(fall, 0.0))
+        lasted = np.where(off, self.time[last] - self.time[first], 1.0)
+        return replace(self, rate=np.where(off, -fall / lasted, self.rate))
 
     @property
     def pace(self) -> Curve:

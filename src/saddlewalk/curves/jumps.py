@@ -72,7 +72,7 @@ def find_jumps(curve: LossCurve) -> list[Jump]:
 
 def _without_weak_steps(curve: LossCurve, rho: Curve, rests: list[int]) -> list[int]:
     """Rests between which the loss falls: the weakest step joins the neighbor with the shallower rest between
-    them, until none is weak. A curve at the noise of its steps has a hundred thousand: they wait in a heap."""
+    them, until none is weak. A curve at the noise of its steps has thousands: they wait in a heap."""
     loss, final, tiny = curve.loss, _final_loss(curve), _tiny(curve)
     before, after = ([-1, *range(len(rests) - 1)], [*range(1, len(rests)), -1])
 

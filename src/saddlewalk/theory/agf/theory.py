@@ -154,9 +154,9 @@ def read_walk(walk: Walk) -> tuple[tuple[Stage, ...], LossCurve]:
 
 
 def _curve_of(walk: Walk) -> LossCurve:
-    """The loss curve behind a walk; with kinks its slopes are those of chords."""
+    """The loss curve behind a walk; with kinks its slopes are those of chords, and beside stiff valleys."""
     curve = replace(walk.record.curve, endless=walk.separation is not None)
-    return curve if walk.problem.smooth else curve.evened()
+    return curve.integrated() if walk.problem.smooth else curve.evened()
 
 
 def _separate(walk: Walk, landings: list[int]) -> Assumption:

@@ -118,8 +118,11 @@ class Thresholds:
     """The same for stabilized steps, of order 2: they take half as many as at 1e-6."""
     stiff_after: int = 512
     """Explicit steps after which a smooth transition counts as stiff."""
-    stiff_after_above_2: int = 64
+    stiff_after_above_2: int = 128
     """The same for degrees above 2, in which active units are stiff beside those that crawl."""
+    far_stiffer: float = 300.0
+    """A transition is stiff from its beginning if those at rest relax this much faster than any unit grows:
+    it would take thousands of explicit steps, each of which shakes them by its error."""
     dense: int = 150
     """Parameters up to which stiff steps take a dense Jacobian."""
     most_dense: int = 1000

@@ -152,6 +152,7 @@ def _close_tail(walk: "Walk") -> bool:
     factor = walk.at.slow if walk.problem.pace_degree > 2 else walk.at.slow_by_exponentials
     slow = factor * growth if walk.real_time and not walk.active.all() else 0.0
     relaxation = Relaxation.of(phase, phase.state(walk.theta), slow)
+    walk.stiffest = float(relaxation.rates.max(initial=0.0))
     tail = find_tail(phase, walk.theta, relaxation, walk.at, walk.time, walk.real_time)
     if tail is None:
         return False
@@ -168,11 +169,20 @@ def _kinds(walk: "Walk") -> tuple[str, int]:
     """Steps that suit a transition, and how many of them are tried before stiff ones."""
     if not walk.problem.smooth or walk.problem.adaptive:
         return "explicit", walk.at.most_steps  # the others want a symmetric Jacobian
-    if walk.begun and walk.time == 0:
-        # where training has begun, explicit steps would shake what is at rest more than the rest moves
+    # explicit steps would shake what is at rest more than the rest moves
+    if (walk.begun and walk.time == 0) or _is_stiff(walk):
         return _stiff(walk), walk.at.most_steps
     above = walk.problem.pace_degree > 2
     return "explicit", walk.at.stiff_after_above_2 if above else walk.at.stiff_after
+
+
+def _is_stiff(walk: "Walk") -> bool:
+    """Whether active units that rest relax far faster than anything else moves."""
+    if walk.stiffest == 0:
+        return False
+    view = walk.margins_in_transition().view
+    growth = np.asarray(view.drive) * norms(walk.theta)[:, 0] ** (walk.problem.pace_degree - 2)
+    return bool(walk.stiffest > walk.at.far_stiffer * growth[walk.active].max(initial=0.0))
 
 
 def _stiff(walk: "Walk") -> str:
