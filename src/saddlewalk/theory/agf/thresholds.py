@@ -120,9 +120,9 @@ class Thresholds:
     """Explicit steps after which a smooth transition counts as stiff."""
     stiff_after_above_2: int = 128
     """The same for degrees above 2, in which active units are stiff beside those that crawl."""
-    far_stiffer: float = 300.0
+    far_stiffer: float = 1e5
     """A transition is stiff from its beginning if those at rest relax this much faster than any unit grows:
-    it would take thousands of explicit steps, each of which shakes them by its error."""
+    explicit steps would be a part in a million of what is to be passed, and shake them by their errors."""
     dense: int = 150
     """Parameters up to which stiff steps take a dense Jacobian."""
     most_dense: int = 1000
