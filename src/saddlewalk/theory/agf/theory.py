@@ -26,7 +26,7 @@ from saddlewalk.curves import LossCurve, Stage, Stopped, find_jumps, turned_on
 from saddlewalk.curves.curve import GRAIN
 from saddlewalk.curves.jumps import jump_between
 from saddlewalk.curves.stages import acceleration
-from saddlewalk.problem import Problem
+from saddlewalk.problem import Problem, compiled
 from saddlewalk.show.progress import Progress
 from saddlewalk.tasks import AbstractTask, from_arrays
 from saddlewalk.theory.agf.naming import Change, name_features
@@ -43,8 +43,11 @@ _LEFT = 0.01
 """Utility left at the end, as a part of that at the start, that is worth a word."""
 _RISEN = 2.0
 """Growth of a unit's output that makes it one that was learned."""
-_RISING = 1.5
-"""A fall that becomes this much faster after the start is a stage to come, and not the end of one."""
+_RISING, _RISING_AT_KINKS = 1.02, 1.5
+"""A fall that becomes this much faster again is a stage to come, and not the end of one: by more than chords
+err; and at a kink a velocity jumps, whatever becomes of it."""
+_MOST = 0.5
+"""Part of a fall that is most of it."""
 _SWING = 1e-3
 """Part of what is gained by which a loss that swings rises again."""
 
@@ -233,7 +236,7 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
     changes: list[Change] = []
     for a, b in itertools.pairwise(landings):
         before, after = walk.record.nearest(a), walk.record.nearest(b)
-        if a == 0 and walk.begun and _is_over(walk, after) and _is_fading(curve.part(a, b)):
+        if a == 0 and walk.begun and _is_over(walk, after, curve.part(a, b)):
             continue  # the end of a stage that was learned before the start
         on, off = _changed(before, after, walk.problem.units.rotatable)
         jump = jump_between(curve.part(a, b), 0, b - a)
@@ -254,15 +257,38 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
     )
 
 
-def _is_over(walk: Walk, after: Moment) -> bool:
-    """Whether none of the units that had not settled at the start has risen since."""
-    first = walk.record.first.output
-    return not (after.active & ~walk.settled & (after.output > _RISEN * first)).any()
+def _is_over(walk: Walk, after: Moment, fall: LossCurve) -> bool:
+    """Whether the fall since the start is the end of what was learned before: nobody rises who owes it."""
+    return _is_fading(fall, walk.problem.smooth) and not _owe_it(walk, after, float(fall.loss[0]))
 
 
-def _is_fading(curve: LossCurve) -> bool:
-    """Whether the loss falls ever more slowly: what was to be learned here has been."""
-    return bool(-curve.rate[1:].min(initial=0.0) <= _RISING * -float(curve.rate[1]))
+def _owe_it(walk: Walk, after: Moment, level: float) -> bool:
+    """Whether units that had not settled at the start have risen, and the fall from there is theirs: without
+    them most of it would be missing.
+
+    A dormant unit that grows tenfold while others relax may be as good as dormant still.
+    """
+    first = walk.record.first
+    risen = after.active & ~walk.settled & (after.output > _RISEN * first.output)
+    if not risen.any():
+        return False
+    without = np.where(risen[:, None], first.theta, after.alone)
+    loss, higher = (float(walk.ask(compiled.loss, some)) for some in (after.alone, without))
+    return higher - loss > _MOST * (level - loss)
+
+
+def _is_fading(fall: LossCurve, smooth: bool) -> bool:
+    """Whether the loss falls ever more slowly: what was to be learned here has been.
+
+    What relaxes is a sum of decaying exponentials (`tail`), which can only slow down; a fall that gets faster
+    again has an origin of its own. Seen by chords: stiff steps know a velocity less well than a loss.
+    """
+    mean = (fall.loss[0] - fall.loss[-1]) / max(fall.time[-1] - fall.time[0], 1e-300)
+    rate = np.maximum(
+        -fall.evened().rate[1:], GRAIN * mean
+    )  # below it a loss at rest shows its rounding
+    rising = _RISING if smooth else _RISING_AT_KINKS
+    return bool((rate <= rising * np.minimum.accumulate(rate)).all())
 
 
 def _changed(before: Moment, after: Moment, mixed: bool) -> tuple[tuple[int, ...], tuple[int, ...]]:
