@@ -118,8 +118,9 @@ class Thresholds:
     """The same for stabilized steps, of order 2: they take half as many as at 1e-6."""
     stiff_after: int = 512
     """Explicit steps after which a smooth transition counts as stiff."""
-    stiff_after_above_2: int = 128
-    """The same for degrees above 2, in which active units are stiff beside those that crawl."""
+    stiff_after_above_2: int = 64
+    """The same for degrees above 2, in which active units are stiff beside those that crawl; twice as many
+    where stiff steps are stabilized ones."""
     far_stiffer: float = 1e5
     """A transition is stiff from its beginning if those at rest relax this much faster than any unit grows:
     explicit steps would be a part in a million of what is to be passed, and shake them by their errors."""

@@ -172,8 +172,10 @@ def _kinds(walk: "Walk") -> tuple[str, int]:
     # explicit steps would shake what is at rest more than the rest moves
     if (walk.begun and walk.time == 0) or _is_stiff(walk):
         return _stiff(walk), walk.at.most_steps
-    above = walk.problem.pace_degree > 2
-    return "explicit", walk.at.stiff_after_above_2 if above else walk.at.stiff_after
+    if walk.problem.pace_degree <= 2:
+        return "explicit", walk.at.stiff_after
+    cheap = _stiff(walk) == "implicit"
+    return "explicit", walk.at.stiff_after_above_2 * (1 if cheap else 2)
 
 
 def _is_stiff(walk: "Walk") -> bool:
