@@ -128,7 +128,7 @@ mark:
   (all that the closed form of attention costs), and a closed form goes step by step in NumPy, some fifty
   calls each: twenty steps for d = 20, since with noise every coefficient is learned in the end; nearly two
   hundred for linear layers whose modes meet, a third of them for the error it expects. Training is one
-  compiled loop of 10 to 40 ms there. Longer steps are no way out: twice as long they err four times as much
+  compiled loop of 7 to 40 ms there. Longer steps are no way out: twice as long they err four times as much
   on linear layers, and extrapolated from two lengths still two to three times.
 - Losses other than the squared one. Integrals and minima call compiled functions one by one; training of
   their small examples takes 7 to 20 ms.

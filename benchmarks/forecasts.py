@@ -286,8 +286,8 @@ HEAD = """# Forecasts from the middle of a training
 
 Made by `benchmarks/forecasts.py`: networks at 30, 50 and 70% of every plateau of a run, and when the next
 jump comes. Up to ten starts in every setting (data sets for the diagonal network, whose start has no
-randomness; four and three for modular addition with p = 7 and 11, which are slow; the rows of p = 7 are
-older, of ten seeds, with slides by 1% of the loss, and to be measured again). Deep networks are left out:
+randomness; ten and three for modular addition with p = 7 and 11, which are slow; for p = 7 a slide is a fall
+by 1% of the loss, and the engine an older one). Deep networks are left out:
 from large weights their prediction tells the first stage alone. The forecast is the first stage of
 `predict(..., start=theta, method="numeric")`, the truth the
 first later jump of gradient flow that gains at least 1e-4 of the first loss; errors are those of the time

@@ -25,11 +25,11 @@ GRAIN = 0.01
 """Parts of the descent, and of the time, over which a chattering curve is evened out."""
 
 _BESIDE_TIMES = 2.0
-"""Fall by the slopes over that of the loss from which on slopes are those of something else,"""
+"""Slopes are those of something else if they add up to more than so many times the fall of the loss."""
 _BESIDE = 1e-9
-"""where it is more than this part of the whole,"""
+"""Part of the whole descent below which that is not asked."""
 _AROUND = 3
-"""over so many points on both sides: a step may be tiny."""
+"""Points on both sides over which slopes are added up: one step may be tiny."""
 
 Curve = Float[np.ndarray, " time"]
 

@@ -92,9 +92,8 @@ class Rest:
         idle: Moments = np.all(drive <= self._convergence * largest, axis=1)
         still = (drive <= _STILL * largest).all(axis=1)
         for_long = self._for_long(idle, time)
-        if (
-            self._together
-        ):  # what stands this still may be a saddle that small layers are long to leave
+        # a deep linear network that stands this still may be at a saddle that it is long to leave
+        if self._together:
             still &= for_long
         settled = self._goes_nowhere(drive, seen, time) | (seen.loss <= self._nothing) | for_long
         rests = np.flatnonzero(idle & (still | (settled & self._nothing_new(seen, time, for_long))))

@@ -33,7 +33,7 @@ _PROMINENCE = 0.5
 _AROUND = np.linspace(-12.0, 12.0, 25)
 """Where the curve is looked at around each step, in e-folds."""
 _FAR = 300.0
-"""E-folds beyond which a step has not begun, or is over."""
+"""E-folds after which a step is over."""
 _AT_ONCE = 200_000
 """Numbers held at once."""
 

@@ -258,11 +258,13 @@ def _stages(walk: Walk, curve: LossCurve, landings: list[int]) -> tuple[Stage, .
 
 
 def _is_over(walk: Walk, after: Moment, fall: LossCurve) -> bool:
-    """Whether the fall since the start is the end of what was learned before: nobody rises who owes it."""
-    return _is_fading(fall, walk.problem.smooth) and not _owe_it(walk, after, float(fall.loss[0]))
+    """Whether the fall since the start is the end of what was learned before: none that has risen made it."""
+    return _is_fading(fall, walk.problem.smooth) and not _is_theirs(
+        walk, after, float(fall.loss[0])
+    )
 
 
-def _owe_it(walk: Walk, after: Moment, level: float) -> bool:
+def _is_theirs(walk: Walk, after: Moment, level: float) -> bool:
     """Whether units that had not settled at the start have risen, and the fall from there is theirs: without
     them most of it would be missing.
 
@@ -284,9 +286,8 @@ def _is_fading(fall: LossCurve, smooth: bool) -> bool:
     again has an origin of its own. Seen by chords: stiff steps know a velocity less well than a loss.
     """
     mean = (fall.loss[0] - fall.loss[-1]) / max(fall.time[-1] - fall.time[0], 1e-300)
-    rate = np.maximum(
-        -fall.evened().rate[1:], GRAIN * mean
-    )  # below it a loss at rest shows its rounding
+    least = GRAIN * mean  # below it a loss at rest shows its rounding
+    rate = np.maximum(-fall.evened().rate[1:], least)
     rising = _RISING if smooth else _RISING_AT_KINKS
     return bool((rate <= rising * np.minimum.accumulate(rate)).all())
 

@@ -1,7 +1,7 @@
 """The numbers of the walk, each with its reason.
 
 None of them is in units of time, of loss or of a weight: they are parts of what the data themselves set. What
-happens at half and at twice each of them was measured (`benchmarks/thresholds.py`); the table is in
+happens at half and at twice nearly each of them was measured (`benchmarks/thresholds.py`); the table is in
 `benchmarks/thresholds.md`.
 """
 
@@ -122,8 +122,8 @@ class Thresholds:
     """The same for degrees above 2, in which active units are stiff beside those that crawl; twice as many
     where stiff steps are stabilized ones."""
     far_stiffer: float = 1e5
-    """A transition is stiff from its beginning if those at rest relax this much faster than any unit grows:
-    explicit steps would be a part in a million of what is to be passed, and shake them by their errors."""
+    """A transition is stiff from its beginning if those at rest relax this much faster than any active one
+    grows: explicit steps would be a part in a million of what is to be passed, and shake them by their errors."""
     dense: int = 150
     """Parameters up to which stiff steps take a dense Jacobian."""
     most_dense: int = 1000

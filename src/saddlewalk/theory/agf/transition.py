@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 _NEARER = 0.5
 """Part of what counts as no drive that is asked for next, where a unit without it goes on all the same."""
-_MOST_ASKED = 60
-"""Times that less is asked for: beyond, it would be less than rounding."""
 
 
 def pass_transition(walk: "Walk") -> Stopped | None:
@@ -107,7 +105,7 @@ def _asks_for_less(walk: "Walk") -> bool:
     """Ask for less drive than there is; False if the active units rest whatever is asked: calm beside dormant
     ones, which wake long before a slow one has come anywhere."""
     walk.near, last = walk.at.exhausted, walk.last
-    for _ in range(_MOST_ASKED):
+    while walk.last * walk.at.convergence > walk.near:  # below, `near` alone decides
         walk.last *= _NEARER
         if not _rests(walk, walk.near):
             return True
@@ -135,10 +133,7 @@ def _goes_on(walk: "Walk", margins: Margins) -> bool:
     time = walk.age + walk.time
     walk.idle_since = min(walk.idle_since, time)
     change = math.sqrt(walk.at.convergence)
-    drive = np.asarray(margins.view.drive)[walk.active]
-    size = norms(walk.theta[walk.active])[:, 0]
-    growth = drive * size ** (walk.problem.pace_degree - 2)
-    return bool((growth * time > change).any()) and change * time < walk.idle_since
+    return bool((_growth(walk, margins) * time > change).any()) and change * time < walk.idle_since
 
 
 def _close_tail(walk: "Walk") -> bool:
@@ -182,9 +177,15 @@ def _is_stiff(walk: "Walk") -> bool:
     """Whether active units that rest relax far faster than anything else moves."""
     if walk.stiffest == 0:
         return False
-    view = walk.margins_in_transition().view
-    growth = np.asarray(view.drive) * norms(walk.theta)[:, 0] ** (walk.problem.pace_degree - 2)
-    return bool(walk.stiffest > walk.at.far_stiffer * growth[walk.active].max(initial=0.0))
+    growth = _growth(walk, walk.margins_in_transition())
+    return bool(walk.stiffest > walk.at.far_stiffer * growth.max(initial=0.0))
+
+
+def _growth(walk: "Walk", margins: Margins) -> np.ndarray:
+    """Of the logarithms of the active units, at most."""
+    size = norms(walk.theta[walk.active])[:, 0]
+    drive = np.asarray(margins.view.drive)[walk.active]
+    return np.asarray(drive * size ** (walk.problem.pace_degree - 2))
 
 
 def _stiff(walk: "Walk") -> str:

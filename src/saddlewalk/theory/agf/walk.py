@@ -128,11 +128,11 @@ class Walk:
         self.active = (waking <= 0) | (length > self._wakes_at * target)
         if self.active.any():
             self.settled = self.active & ~self.margins_in_transition().rising
-            self.age = self._least_age()
+            self.age = 0.0 if self.problem.adaptive else self._least_age()
 
     def _least_age(self) -> float:
-        """How long the training before must have taken: with a gradient flow's loss falls the square of its
-        velocity, so that it cannot have come as far sooner."""
+        """How long the training before must have taken: gradient flow loses the square of its velocity in a
+        unit of time, so that it cannot have come this far sooner."""
         gained = self.untrained - float(self.ask(compiled.loss, self.theta))
         way = float(np.sum(self.theta**2 / np.asarray(self.problem.rates)))
         return way / gained if gained > 0 else 0.0

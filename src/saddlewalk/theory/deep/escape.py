@@ -43,6 +43,8 @@ _MOST_STEPS = 3_000
 """or after so many steps: what is stiff by then is a tail."""
 _SHORT = 1e-3
 """Shortest step with kinks, beside the time in which the network changes."""
+_RECENT = 16
+"""States that are kept: the stages of a step and its inner places come before what ends it."""
 _PROBE = 1e-10
 """Size at which the degree is read off, to leading order."""
 _FLAT = 0.02
@@ -198,7 +200,7 @@ def _least_step(network: AbstractNetwork, w: Vector, small: Bool[np.ndarray, " s
 
 
 class _Asked:
-    """Loss and velocity, computed once for each state: a step, what ends it and the curve ask for them."""
+    """Loss and velocity, computed once for states that follow each other: a step and what ends it ask."""
 
     def __init__(self, network: AbstractNetwork) -> None:
         self._network = network
@@ -207,6 +209,8 @@ class _Asked:
     def __call__(self, w: Vector) -> tuple[float, Vector]:
         key = w.tobytes()
         if key not in self._known:
+            if len(self._known) >= _RECENT:
+                del self._known[next(iter(self._known))]  # the oldest
             self._known[key] = self._network.loss_and_velocity(w)
         return self._known[key]
 

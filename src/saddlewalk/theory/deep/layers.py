@@ -33,6 +33,9 @@ _GRADED = 1e-6
 _ORTHOGONAL = 1e-14
 """Cosine of two rows that is none."""
 _SWEEPS = 30
+"""Rounds over all pairs, at most."""
+_PLAIN = 3
+"""Rounds after which the rank is plain."""
 
 Matrix = Float[np.ndarray, "..."]
 Vector = Float[np.ndarray, " size"]
@@ -137,12 +140,16 @@ def _turn(rows: Matrix) -> Matrix:
     LAPACK errs by the last digit of the largest; where that is too much, pairs of rows are turned until they
     are orthogonal (Hestenes, 1958), and rows of any size keep their digits.
     """
-    turn, root, _ = np.linalg.svd(rows)
+    turn, root, _ = np.linalg.svd(rows, full_matrices=False)
     if len(root) == len(rows) and root[-1] > _GRADED * root[0]:
         return turn
     order = np.argsort(-np.linalg.norm(rows, axis=1))
     rows, turn = rows[order], np.eye(len(rows))[:, order]
-    for _ in range(_SWEEPS):
+    for sweep in range(_SWEEPS):
+        if (
+            sweep == _PLAIN
+        ):  # what is left of rows beyond the rank is rounding, which no sweep would end
+            rows[np.argsort(-np.linalg.norm(rows, axis=1))[rows.shape[1] :]] = 0.0
         turned = [
             _turn_pair(rows, turn, i, j) for i, j in itertools.combinations(range(len(rows)), 2)
         ]

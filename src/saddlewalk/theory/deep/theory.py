@@ -285,7 +285,9 @@ def _crossing(
     from scipy.optimize import brentq
 
     after = int(np.searchsorted(-np.minimum.accumulate(loss), -goal))
-    low = float(grid[after - 1]) if after else 0.0
+    if after == 0:
+        return 0.0
+    low = float(grid[after - 1])
     high = float(grid[after]) if after < len(grid) else max(end, low)
     cost = lambda t: float(loss_at(np.array([t]))[0]) - goal  # noqa: E731
     if low > 0 and not cost(low) > 0 >= cost(high):  # the curve rounds where it is flat

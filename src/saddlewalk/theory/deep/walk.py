@@ -37,6 +37,7 @@ _NOTHING = 1e-6
 _ERROR = 1e-9
 """Of a step of a transition: more, and the velocity never falls as far where stability limits steps."""
 _ERROR_CLIMBING = 1e-8
+"""The same on a plateau."""
 _LARGE = 1e-2
 """Singular values of a map below this part of the largest are no directions in use."""
 _OFTEN = 12.0
