@@ -123,7 +123,7 @@ class Thresholds:
     where stiff steps are stabilized ones."""
     far_stiffer: float = 1e5
     """A transition is stiff from its beginning if those at rest relax this much faster than any active one
-    grows: explicit steps would be a part in a million of what is to be passed, and shake them by their errors."""
+    grows: explicit steps would be a millionth of what is to be passed, and shake those by their errors."""
     dense: int = 150
     """Parameters up to which stiff steps take a dense Jacobian."""
     most_dense: int = 1000
