@@ -159,7 +159,9 @@ def read_walk(walk: Walk) -> tuple[tuple[Stage, ...], LossCurve]:
 def _curve_of(walk: Walk) -> LossCurve:
     """The loss curve behind a walk; with kinks its slopes are those of chords, and beside stiff valleys."""
     curve = replace(walk.record.curve, endless=walk.separation is not None)
-    return curve.integrated() if walk.problem.smooth else curve.evened()
+    if not walk.problem.smooth:
+        return curve.evened()
+    return curve.integrated() if walk.took_stiff_steps else curve
 
 
 def _separate(walk: Walk, landings: list[int]) -> Assumption:

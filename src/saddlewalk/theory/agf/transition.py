@@ -48,6 +48,7 @@ def pass_transition(walk: "Walk") -> Stopped | None:
                 return None
             continue
         tolerance, before = walk.tolerance(plateau=False, kind=kind), taken
+        walk.took_stiff_steps |= kind != "explicit"
         for piece in walk.integrate(phase, kind, tolerance, patience):
             taken += piece.steps
             passed += float(piece.time[-1])

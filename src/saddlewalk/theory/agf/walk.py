@@ -102,7 +102,7 @@ class Walk:
         self.level = self.untrained = float(self.ask(compiled.loss, 0 * self.theta))
         self.infimum, self.separation = problem.infimum, problem.separation
         self.near, self.last = self.at.near_rest, self.at.last
-        self.idle_since, self.stiffest = math.inf, 0.0
+        self.idle_since, self.stiffest, self.took_stiff_steps = math.inf, 0.0, False
         self.tail: Tail | None = None
         self.sure_until = math.inf
         self.active, self.settled = np.zeros((2, problem.width), dtype=bool)
