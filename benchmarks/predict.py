@@ -230,13 +230,13 @@ What keeps rows above their mark:
   costs what one of training does, and a prediction takes 30 to 70% of those: a feature that wakes is
   followed by explicit steps which those learned before it, that relax faster, keep short. Implicit steps are
   no way out: at d = 20 they take 21 right-hand sides in the time in which explicit ones take 13. Nor are
-  exponential ones (Krogstad's, about the Jacobian at the beginning of a piece): they take a third to a sixth
+  exponential ones (Krogstad's, about the Jacobian at the beginning of a piece): they take half to a sixth
   of the right-hand sides and as many seconds, since the way into the modes and back costs as much as a small
   right-hand side. Between the steps a setting of ten inputs asks 68 programs, of some 70 us each.
 - d = 100 at 1e-30: 42 stages flow into each other, so that hardly a tail can be closed and the units move
   together nearly all the time.
 - Width 256: few units sleep (255 of 256 ReLU units wake at 1e-6).
-- Deep networks are followed from NumPy: a step of a deep linear network costs 13 us, one right-hand side of
+- Deep networks are followed from NumPy: a right-hand side of a deep linear network takes 13 us, one of
   `deep` 50 us and in training 20.
 - Networks cut after their first stage (modular addition, groups): one transition of some 235 explicit steps
   is more than a tenth of the right-hand sides of the training.
